@@ -33,11 +33,11 @@ class Contender:
 
     label: str
     backend: str
-    needs: tuple[str, ...]  # distributions, the library's own first
+    needs: tuple[str, ...]  # required distributions, first the library itself
     off_policy: Callable[..., None]
     on_policy: Callable[..., None] | None
     precisions: tuple[str, ...] = ("float32",)
-    without: tuple[str, ...] = ()  # tasks that it cannot do, or that are not written for it
+    without: tuple[str, ...] = ()  # tasks that the library cannot do, or that are not implemented here
 
     @property
     def ours(self) -> bool:
@@ -126,8 +126,8 @@ def duetto_ppo(backend: str, clock: Clock, task: OnPolicy, threads: int, precisi
     clock = clock.of_all(task.seeds)
 
     def watch(trainer: Any) -> None:
-        if trainer.config.run.seed == task.seeds - 1:  # all seeds have made this step
-            clock.at(trainer.step * task.seeds, trainer.learner.updates * task.minibatches * task.seeds)  # of epochs
+        if trainer.config.run.seed == task.seeds - 1:  # the last seed: all seeds have made this step
+            clock.at(trainer.step * task.seeds, trainer.learner.updates * task.minibatches * task.seeds)
 
     duetto.train(
         algorithm,
@@ -141,7 +141,7 @@ def duetto_ppo(backend: str, clock: Clock, task: OnPolicy, threads: int, precisi
 
 
 def _duetto_options(backend: str, device: str, threads: int, precision: str) -> dict[str, Any]:
-    """Evaluations and checkpoints are off; metrics.jsonl and TensorBoard events stay on, as they are by default."""
+    """Return Duetto's options: no evaluations and checkpoints; metrics and TensorBoard events as by default."""
     return {
         "steps": STEPS,
         "backend": backend,
@@ -180,7 +180,7 @@ CONTENDERS = {
         peers.skrl_torch_ppo,
         without=("ppo-breakout", *CARTPOLE, *SOFT),
     ),
-    "skrl-jax": Contender(  # README: its PPO compiles for minutes
+    "skrl-jax": Contender(  # no PPO, since skrl's compiles for minutes (see README)
         "skrl", "JAX", ("skrl", "jax", "flax"), peers.skrl_jax, None, without=SOFT
     ),
     "tianshou": Contender(

@@ -1,12 +1,12 @@
-"""Speed of the compiled loop, the host's loop and rejax: one CSV row for each timed part.
+"""Measure the speed of Duetto's compiled loop, of its loop on the host and of rejax. Print a CSV row per timed part.
 
     python benchmarks/device_speed.py duetto ppo-cartpole            # needs gymnax, see docs/scale/device.md
     python benchmarks/device_speed.py rejax ppo-cartpole
     python benchmarks/device_speed.py host sac-pendulum-64           # the host's loop on Gymnasium's Pendulum-v1
 
-Columns: library, task, round, steps per second, steps per second of CPU time, seconds of the first call. Run libraries
-turn and turn about. Steps per second of CPU time depend less on what else the machine does. rejax 0.1.3 does not run
-with gymnax 1.0; its environment is wrapped here so that `step` returns five values.
+Columns: library, task, round, steps per second, steps per second of CPU time, seconds of the first call. Run the
+libraries in turns. Steps per second of CPU time depend less on other processes of the machine. rejax 0.1.3 does not run
+with gymnax 1.0, so a wrapper here lets the environment's `step` return five values.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 ROUNDS = 3
-ENVS, ROLLOUT, EPOCHS, MINIBATCHES, RATE = 64, 128, 4, 4, 1e-3  # of PPO, hidden layers 64-64, tanh
+ENVS, ROLLOUT, EPOCHS, MINIBATCHES, RATE = 64, 128, 4, 4, 1e-3  # PPO's settings; hidden layers: 64-64, tanh
 ROLLOUTS, UPDATES, WARM_UP = 30, 1000, 300
 HORIZON = 10_000_000
 
 
 def algorithm(task: str) -> Any:
-    """Duetto's algorithm of a task."""
+    """Return Duetto's algorithm for a task."""
     from duetto import PPO, SAC
 
     if task == "ppo-cartpole":
@@ -35,7 +35,7 @@ def algorithm(task: str) -> Any:
 
 
 def duetto(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """Yield the steps of each timed part and what makes them; the first part compiles."""
+    """Yield each timed part: its number of steps, and a function that makes them. The first part compiles."""
     import jax
 
     from duetto.runs.spec import RunSpec
@@ -63,7 +63,7 @@ def duetto(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
 
 
 def host(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """The same for the host's loop."""
+    """Yield the timed parts of Duetto's loop on the host, as `duetto` does."""
     from duetto.runs.spec import RunSpec
     from duetto.runs.trainer_setup import new_trainer
     from duetto.storage.config import RunOptions
@@ -87,7 +87,7 @@ def host(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
 
 
 def rejax(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """The same for rejax's PPO."""
+    """Yield the timed parts of rejax's PPO, as `duetto` does."""
     import gymnax
     import jax
     import jax.numpy as jnp
@@ -122,7 +122,7 @@ def rejax(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
 
 
 def main(library: str, task: str) -> None:
-    """Time a library's parts."""
+    """Time a library's parts. The first parts, which compile and warm up, get no row."""
     parts = {"duetto": duetto, "host": host, "rejax": rejax}[library](task)
     untimed = 1 + (task != "ppo-cartpole")
     first = 0.0

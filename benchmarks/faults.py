@@ -4,8 +4,8 @@
 
 Each round trains one job from start to end, while faults come at random, and compares the result with that of the same
 job undisturbed: the last checkpoint with its memory, and the logs, bit for bit, except times. In the mode async, where
-the order depends on timing, it compares every count. Rounds are appended to the rows, so that a campaign can continue
-with another --seed. Installs nothing.
+the order depends on timing, it compares only the numbers of steps, updates and rows. Rounds are appended to the file
+--rows, so that a campaign can continue with another --seed. Installs nothing.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Round:
     job: Job
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
-    gave_up: int = 0  # the run ended with an error, as it says it does after three failures in a row; it was resumed
+    gave_up: int = 0  # how often the run stopped after three failures in a row, as documented, and was resumed
     differences: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -155,7 +155,7 @@ def _processes(wanted: Callable[[Path, str], bool]) -> Iterator[int]:
 
 
 class Struck:
-    """A run with faults until it has ended."""
+    """Trains the run of one round, and causes faults until the run has ended."""
 
     def __init__(self, made: Round, nodes: Nodes, folder: Path, gap: float) -> None:
         self._round, self._nodes, self._folder, self._gap = made, nodes, folder, gap
@@ -165,11 +165,11 @@ class Struck:
         self._sent_back_at = -1
 
     def _newest(self) -> int:
-        """The step of the newest checkpoint; -1 before the first."""
+        """Return the step of the newest checkpoint; -1 before the first checkpoint."""
         return max(CheckpointStore(self._run / "checkpoints").steps(), default=-1)
 
     def train(self) -> None:
-        """Train from start to end."""
+        """Train from start to end; if the run dies, resume it."""
         where = ["--cluster", self._nodes.address, *self._round.job.cluster.split()]
         start = [*f"train {self._round.job.train} --mode {self._round.job.mode}".split(), *where]
         start += ["--runs-dir", str(self._folder), "--name", "run"]
@@ -190,7 +190,7 @@ class Struck:
                     raise SystemExit(f"{self._round.job.name} cannot continue:\n{errors}")
 
     def _strike(self, process: subprocess.Popen[bytes]) -> None:
-        """Strike until the process has ended. Ray adds nodes in the main thread only."""
+        """Cause faults until the process has ended. Runs in the main thread, since Ray adds nodes only there."""
         while True:
             try:
                 process.wait(self._random.expovariate(1 / self._gap))

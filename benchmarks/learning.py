@@ -6,13 +6,13 @@
     python benchmarks/learning.py collect td3-halfcheetah               copy the results so far to results/learning
     python benchmarks/learning.py report                                results/learning.md, figures
 
-A run is what the command `duetto train` would train, as one of a sweep; its folder is in `--runs-dir`. `collect` copies
-its evaluations and its config (command, versions, commit) to `results/learning/<job>-s<seed>/`, in place of published
-ones, with `final.csv`, every episode of one more evaluation of the last policy, where the job asks for it.
+Each run is a `duetto train` command, trained as part of a sweep in `--runs-dir`. `collect` copies its evaluations and
+its config (command, versions, commit) to `results/learning/<job>-s<seed>/`, and replaces earlier results there. If the
+job has an entry `final`, `final.csv` has every episode of one more evaluation of the last policy.
 
-The report uses these files alone. Curves and bands are those of `duetto plot`. Its first table has four numbers of
-each job, since published tables mix them: the maximum of the mean over seeds, the mean of the seeds' maxima, the last
-evaluation, and the mean of the last ten.
+The report uses only these files. Curves and bands are those of `duetto plot`. The first table has four numbers of each
+job, since publications report different numbers: the maximum of the mean over seeds, the mean of the seeds' maxima, the
+last evaluation, and the mean of the last ten.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from report import table
 from rich.console import Console
 
 from duetto.storage import safe_yaml
-from duetto.tools.cli.train import setting
+from duetto.tools.cli.train import experiment
 from duetto.tools.plot.curves import draw as draw_curve
 from duetto.tools.plot.curves import finish, height_of, interquartile, new_figure, save
 from duetto.tools.sweep.api import RunResult, conduct
@@ -41,7 +41,7 @@ from duetto.tools.sweep.display import SweepDisplay
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "learning"
-FEWEST = 3  # seeds that make an interval
+FEWEST = 3  # seeds from which an interval is computed
 ROUNDED = (
     "†: in bfloat16, from before 25 November 2026. Network outputs were rounded to bfloat16 (near 300, to even "
     "numbers); now they are float32. The effect on these runs was not measured."
@@ -64,21 +64,21 @@ class Job:
         return f"{self.name}-s{seed}"
 
 
-Runs = tuple[Job, Sequence[int]]  # a job's, by their seeds
+Runs = tuple[Job, Sequence[int]]  # a job and the seeds of its runs
 
 
 def jobs() -> dict[str, Job]:
-    """All jobs by name."""
+    """Return all jobs by name."""
     return {name: Job(name, **entry | {"seeds": tuple(entry["seeds"])}) for name, entry in _data()["jobs"].items()}
 
 
 def figures() -> dict[str, dict[str, Any]]:
-    """Title and jobs by label of each figure."""
+    """Return the figures by name, each as a dict with its title and its jobs by label."""
     return _data()["figures"]
 
 
 def rounded() -> set[str]:
-    """Runs in bfloat16 that are from before a change of the maths; see `jobs.yaml`."""
+    """Return the names of runs in bfloat16 from before a change of the mathematics; see `jobs.yaml`."""
     return set(_data()["rounded"])
 
 
@@ -87,9 +87,9 @@ def _data() -> dict[str, Any]:
 
 
 def run(chosen: Sequence[Runs], folder: Path, jobs: int) -> None:
-    """Start the runs of jobs, or continue them; complete runs stay."""
+    """Start the runs of jobs, or continue them; complete runs are skipped."""
     for job, seeds in chosen:
-        if "--cluster" in job.train:  # such runs have their own processes
+        if "--cluster" in job.train:  # runs on a cluster start their own processes
             _on_a_cluster(job, seeds, folder)
     chosen = [one for one in chosen if "--cluster" not in one[0].train]
     later = [(job, seeds) for job, seeds in chosen if (wanted := demonstrations(job)) and not wanted.exists()]
@@ -102,20 +102,20 @@ def run(chosen: Sequence[Runs], folder: Path, jobs: int) -> None:
 
 
 def _swept(chosen: Sequence[Runs], folder: Path, jobs: int) -> list[RunResult]:
-    """Train all of them as one sweep; return the runs that failed."""
+    """Train all runs as one sweep; return the failed ones."""
     if not chosen:
         return []
-    settings = [setting(job.name, shlex.split(job.train), seeds) for job, seeds in chosen]
+    settings = [experiment(job.name, shlex.split(job.train), seeds) for job, seeds in chosen]
     with SweepDisplay(Console()) as display:
         found = conduct(settings, folder, jobs, display)
     display.finish(found)
     if found.stopped:
-        raise SystemExit(1)  # the display has said how to continue
+        raise SystemExit(130)  # the display has said how to continue
     return list(found.failed)
 
 
 def _on_a_cluster(job: Job, seeds: Sequence[int], folder: Path) -> None:
-    """Train one run after the other."""
+    """Train the runs of a job with --cluster, one after the other."""
     for seed in seeds:
         path = folder / job.run_name(seed)
         left = steps_left(path)
@@ -145,7 +145,7 @@ def _duetto(*arguments: str) -> None:
     process = subprocess.Popen([sys.executable, "-m", "duetto", *arguments])
     try:
         code = process.wait()
-    except KeyboardInterrupt:  # the process has got it too
+    except KeyboardInterrupt:  # the process has also received the signal
         process.wait()
         raise SystemExit("Stopped. Continue with the same command.") from None
     if code:
@@ -180,7 +180,7 @@ def collect(job: Job, seed: int, runs: Path) -> bool:
 def _final(folder: Path, path: Path, episodes: int) -> None:
     import duetto
 
-    evaluation = duetto.Run(folder).evaluate(episodes=episodes, seed=1_000)  # other episodes than the curve's
+    evaluation = duetto.Run(folder).evaluate(episodes=episodes, seed=1_000)  # not the episodes of the curve
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["episode", "return", "length"])
@@ -198,10 +198,10 @@ class Results:
     returns: np.ndarray  # (seeds, T), means over an evaluation's episodes
     seconds: np.ndarray  # (seeds, T), since the run started, without the time between a stop and its resume
     planned: int
-    final: dict[int, np.ndarray]  # seed to the returns of its last evaluation's episodes
+    final: dict[int, np.ndarray]  # returns of the episodes in `final.csv`, by seed
     commits: tuple[str, ...]
-    processors: tuple[str, ...]  # of the runs that recorded theirs
-    incomplete: dict[int, int]  # steps of further seeds, which are not complete although others are
+    processors: tuple[str, ...]  # the processors that the configs of the runs name
+    incomplete: dict[int, int]  # steps by seed of incomplete runs, which are left out if other runs are complete
 
     @property
     def complete(self) -> bool:
@@ -295,7 +295,7 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
                 ("run", "steps", "time", "steps/s", "level", "time to it", "processor"),
                 [_cost(results) for results in found.values()],
             ),
-            "## Beside published numbers",
+            "## Compared with published results",
             "Ours is the mean of the last evaluation, or of the one with more episodes. Protocols differ (versions of "
             "environments, seeds, which of the four numbers); the labels say how.",
             table(("run", "ours", "published"), [_beside(r) for r in found.values() if r.job.published]),
@@ -403,18 +403,18 @@ def draw(name: str, figure: dict[str, Any], found: dict[str, Results]) -> bool:
         remark = "" if results.complete else ", not finished"
         draw_curve(axes, label, results.steps, results.returns, styles[label], remark)
     for number, (label, value) in enumerate(published):
-        colour = f"C{len(styles) + number}"
+        color = f"C{len(styles) + number}"
         if isinstance(value, list):
-            axes.plot(*zip(*value, strict=True), color=colour, linestyle="--", marker="o", markersize=3, label=label)
+            axes.plot(*zip(*value, strict=True), color=color, linestyle="--", marker="o", markersize=3, label=label)
         else:
-            axes.axhline(value, color=colour, linestyle=":", linewidth=1.2, label=label)
+            axes.axhline(value, color=color, linestyle=":", linewidth=1.2, label=label)
     finish(axes, figure["title"], "mean return")
     save(canvas, RESULTS / f"{name}.png")
     return True
 
 
 def _published(there: dict[str, Results]) -> list[tuple[str, Any]]:
-    """Return each published number once, in a figure with several jobs under the labels of its jobs."""
+    """Return each published number once, with a label that names its jobs, unless all jobs have it."""
     labels: dict[tuple[str, str], list[str]] = {}
     values: dict[tuple[str, str], Any] = {}
     for label, results in there.items():

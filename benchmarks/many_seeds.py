@@ -1,9 +1,9 @@
-"""Compare several seeds at once with the same seeds one after the other, in turns.
+"""Compare training several seeds at once with training the same seeds one after the other.
 
     python benchmarks/many_seeds.py --output benchmarks/results/many-seeds.md
 
 Each command runs in a fresh process, as a user types it: `duetto train ... --seeds 0-7`, and `--seed 0`, `--seed 1` ...
-Measured are whole commands, with imports and compilation, and, from the runs' logs, the time of training alone.
+The table has the times of whole commands, with imports and compilation, and of training alone, from the runs' logs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Job:
     arguments: str  # of duetto train
 
     def command(self, folder: Path, *more: str) -> list[str]:
-        """The command, in this interpreter."""
+        """Return the command, for this Python interpreter."""
         whole = f"{self.arguments} --evaluate-every 0 --quiet --device cpu --runs-dir {folder}"
         return [sys.executable, "-m", "duetto", "train", *whole.split(), *more]
 
@@ -53,7 +53,7 @@ JOBS = (
 
 
 def measured(job: Job, seeds: int, backend: str, at_once: bool) -> tuple[float, float]:
-    """Return the seconds of the commands, and of the training in them."""
+    """Return two durations in seconds: of the whole commands, and of the training in them."""
     with tempfile.TemporaryDirectory() as folder:
         which = [("--seeds", f"0-{seeds - 1}")] if at_once else [("--seed", str(seed)) for seed in range(seeds)]
         started = perf_counter()
@@ -65,7 +65,7 @@ def measured(job: Job, seeds: int, backend: str, at_once: bool) -> tuple[float, 
 
 
 def _training(path: Path) -> float:
-    """Seconds of a run from its first line of metrics to its last."""
+    """Return the seconds of a run from its first line of metrics to its last."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return lines[-1]["time/seconds"] - lines[0]["time/seconds"]
 

@@ -1,8 +1,8 @@
 """The other libraries' TD3, DDPG, SAC, CrossQ and PPO, each through its own public interface and training loop.
 
 The settings are those of `task`. PPO's environments are stepped in the way that is faster for the library on 2 cores
-(vectors of 8 stepped alone, in steps/s): Breakout in subprocesses (2,800 instead of 2,300 in Stable-Baselines3, 3,300
-instead of 2,500 in Tianshou), HalfCheetah in one process (28,000 instead of 8,400 to 13,000).
+(steps/s are of vectors of 8, without training): Breakout in subprocesses (2,800 instead of 2,300 in Stable-Baselines3,
+3,300 instead of 2,500 in Tianshou), HalfCheetah in one process (28,000 instead of 8,400 to 13,000).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from task import STEPS, Clock, OffPolicy, OnPolicy
 
-SKRL_JAX_CAPACITY = 15_000  # of its DDPG example: it copies the whole memory at every step, 3 steps/s with a million
+SKRL_JAX_CAPACITY = 15_000  # as in skrl's DDPG example; skrl copies the memory at every step (a million: 3 steps/s)
 
 
 def set_torch_threads(threads: int) -> None:
@@ -269,7 +269,7 @@ def _stable_baselines_ppo(library: Any, clock: Clock, task: OnPolicy, options: d
     from stable_baselines3.common.utils import LinearSchedule
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
 
-    def atari() -> Any:  # ale_py: every subprocess has to import it
+    def atari() -> Any:  # the prefix `ale_py:` makes every subprocess import it
         return make_atari_env(f"ale_py:{task.environment}", task.num_envs, seed=0, vec_env_cls=SubprocVecEnv)
 
     def cheetahs() -> Any:
@@ -352,7 +352,7 @@ def _train_skrl_ppo(clock: Clock, task: OnPolicy, policy: Any, value: Any) -> No
         "rollouts": task.rollout_steps,
         "learning_epochs": task.epochs,
         "mini_batches": task.minibatches,
-        "learning_rate": task.learning_rate,  # its Adam's epsilon cannot be set
+        "learning_rate": task.learning_rate,  # the epsilon of skrl's Adam cannot be set
         "discount_factor": task.discount,
         "gae_lambda": task.gae_lambda,
         "ratio_clip": task.clip_range,
@@ -400,7 +400,7 @@ def tianshou_ppo(clock: Clock, task: OnPolicy, threads: int) -> None:
         max_grad_norm=task.max_grad_norm,
         gamma=task.discount,
         gae_lambda=task.gae_lambda,
-        max_batchsize=task.cycle,  # of the values that it computes once per rollout
+        max_batchsize=task.cycle,  # for the values, which Tianshou computes once per rollout
     )
     clock.count_updates(learner.optim, "step")
     collector = Collector(learner, envs, VectorReplayBuffer(task.cycle, task.num_envs))
@@ -428,7 +428,7 @@ def _tianshou_breakouts(task: OnPolicy) -> Any:
 
     gymnasium.register_envs(ale_py)
 
-    def make() -> Any:  # its own wrappers for grey and for stacks fail with NumPy 2.4
+    def make() -> Any:  # Tianshou's wrappers for grey and for stacks fail with NumPy 2.4
         env = wrap_deepmind(gymnasium.make(task.environment, obs_type="grayscale"), warp_frame=False, frame_stack=0)
         return FrameStackObservation(ResizeObservation(env, (84, 84)), 4)
 

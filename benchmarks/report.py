@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def circumstances(packages: dict[str, dict[str, str]], device: str = "cpu") -> str:
-    """Machine, date, commit and versions as a Markdown list; `packages`: versions by interpreter."""
+    """Return machine, date, commit and versions as a Markdown list. `packages` has versions by interpreter."""
     lines = [
         f"- Machine: {_processor()}, {os.cpu_count()} cores, {_memory():.0f} GB of memory",
         f"- Load average at the start: {os.getloadavg()[0]:.2f}",
@@ -65,14 +65,14 @@ def _gpu() -> str:
 
 
 def _processor() -> str:
-    """Return the processor's name and matrix units: virtual machines give several generations one name."""
+    """Return the processor's name and matrix units, since in virtual machines several generations share one name."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.is_file() else []
     said = {line.split(":", 1)[0].strip(): line.split(":", 1)[1].strip() for line in lines if ":" in line}
     flags = said.get("flags", "").split()
     units = {"amx_tile": "AMX", "avx512_bf16": "AVX-512 BF16", "avx512f": "AVX-512", "avx2": "AVX2"}
     said_of = [label for flag, label in units.items() if flag in flags][:1]
-    if said.get("vendor_id") == "AuthenticAMD" and said["cpu family"] in ("25", "26"):  # all of them are "AMD EPYC"
+    if said.get("vendor_id") == "AuthenticAMD" and said["cpu family"] in ("25", "26"):  # all have the name "AMD EPYC"
         generation = 5 if said["cpu family"] == "26" else 4 if "avx512f" in flags else 3
         said_of.insert(0, f"Zen {generation}")
     return said.get("model name", "unknown processor") + (f" ({', '.join(said_of)})" if said_of else "")

@@ -1,8 +1,8 @@
-"""Measure what it costs that environments can be resumed: recording, their part of a checkpoint, and of a resume.
+"""Measure the cost of resumable environments: the time that they add to a step, a reset, a checkpoint and a resume.
 
     python benchmarks/resuming.py
 
-Recording is measured around an environment that does nothing, so the numbers are those of the recorder alone.
+The recorder wraps an environment that does nothing, so the times of a step and a reset are the recorder's alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPACES: dict[str, tuple[Box, Any]] = {
 
 
 class Idle(gymnasium.Env):
-    """Does nothing, with generators as an environment has them."""
+    """An environment that does nothing, but has random generators."""
 
     def __init__(self, observation_space: Box, action_space: Any) -> None:
         self.observation_space, self.action_space = observation_space, action_space
@@ -43,7 +43,7 @@ class Idle(gymnasium.Env):
 
 
 class Slow(gymnasium.Wrapper):
-    """10 ms a step."""
+    """A wrapper that adds 10 ms to every step."""
 
     def step(self, action: Any) -> Any:
         time.sleep(0.01)
@@ -62,7 +62,7 @@ def timed(call: Callable[[], Any], calls: int) -> float:
 
 
 def recording(name: str) -> tuple[float, float]:
-    """Return what recording adds to a step and to a reset, in microseconds."""
+    """Return the microseconds that recording adds to a step and to a reset."""
     observation_space, action_space = SPACES[name]
     action_space.seed(0)
     action = action_space.sample()
@@ -77,7 +77,7 @@ def recording(name: str) -> tuple[float, float]:
 
 
 def resuming(environment: Any, num_envs: int, steps: int) -> tuple[float, float]:
-    """Return the environments' part of a checkpoint and of a resume after so many vector steps, in milliseconds."""
+    """Return the milliseconds that environments add to a checkpoint and a resume after `steps` vector steps."""
     first, second = make(environment, num_envs=num_envs), make(environment, num_envs=num_envs)
     random = np.random.default_rng(0)
     first.reset(0)

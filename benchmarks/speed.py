@@ -44,7 +44,7 @@ setting; all cores stay available. Every library comes as it is, float32 unless 
 environments together; one of Breakout's is 4 frames.
 
 *steps/s*: the better number of threads, median over {rounds} rounds of {seconds:g} s. *Ratios*: of the same round's
-measurements, each at its better number of threads; median (least to greatest) over the rounds. The fastest peer is the
+measurements, each at its better number of threads; median (minimum to maximum) over the rounds. The fastest peer is the
 one with the highest steps/s of its table."""
 
 
@@ -114,7 +114,7 @@ class Installed:
 
 
 def discover(pythons: list[str]) -> tuple[dict[str, Installed], dict[str, dict[str, str]]]:
-    """Return each contender in the first interpreter that has it, and packages by interpreter."""
+    """Return each contender with the first interpreter that has it, and the packages' versions by interpreter."""
     found: dict[str, Installed] = {}
     packages: dict[str, dict[str, str]] = {}
     for python in pythons:
@@ -128,7 +128,7 @@ def discover(pythons: list[str]) -> tuple[dict[str, Installed], dict[str, dict[s
 
 
 def measure(jobs: list[Job], found: dict[str, Installed], rounds: int, seconds: float) -> Iterator[Measurement]:
-    """Measure all jobs once per round, every second round backwards, so that drift falls on all alike."""
+    """Measure all jobs once per round, in reverse order in every second round, so a drift affects all jobs equally."""
     for number in range(1, rounds + 1):
         for job in jobs if number % 2 else reversed(jobs):
             result = _run(found[job.contender].python, job, seconds)

@@ -1,4 +1,4 @@
-"""The tasks of the speed benchmark, with the same settings for every library, and the clock that measures each."""
+"""The tasks of the speed benchmark, with the same settings for each library, and the clock that measures it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 
 import gymnasium
 
-STEPS = 1_000_000  # of each library's run; the clock ends it long before
+STEPS = 1_000_000  # steps that each library is to make; the clock ends the run much earlier
 
 
 @dataclass(frozen=True)
@@ -21,24 +21,24 @@ class OffPolicy:
     algorithm: str
     about: str
     environment: str = "HalfCheetah-v5"
-    needs: str = "mujoco"  # the distribution
+    needs: str = "mujoco"  # the distribution of the environment
     num_envs: int = 1
     random_steps: int = 1_000  # learning starts after them
-    learning_steps: int = 500  # before the clock starts: compilation, caches
+    learning_steps: int = 500  # before the clock starts, for compilation and caches
     replay_capacity: int = 1_000_000
     batch_size: int = 256
     hidden: tuple[int, int] = (400, 300)
     critic_hidden: tuple[int, int] = (400, 300)
     learning_rate: float = 1e-3
-    exploration_noise: float = 0.1  # this and `tau`: not CrossQ; nor SAC the noise
+    exploration_noise: float = 0.1  # not in SAC and CrossQ; CrossQ also lacks `tau`
     tau: float = 0.005
     discount: float = 0.99
-    policy_delay: int = 2  # this: TD3 and CrossQ; the next three: TD3 only
-    every_update: bool = False  # its targets move at each, ours too
+    policy_delay: int = 2  # in TD3 and CrossQ; the next three fields are for TD3 only
+    every_update: bool = False  # whether Duetto's targets move at every update; else only with the actor
     target_noise: float = 0.2
     target_clip: float = 0.5
-    cycle: int = 1  # steps over all environments after which the loop repeats
-    updates: int = 1  # in a cycle
+    cycle: int = 1  # steps of all environments until the loop repeats
+    updates: int = 1  # in each cycle
     device: str = "cpu"
 
     @property
@@ -62,21 +62,21 @@ class OnPolicy:
     environment: str
     needs: str
     num_envs: int
-    rollout_steps: int  # of each environment
+    rollout_steps: int  # in each environment
     epochs: int
     minibatches: int
     learning_rate: float
     decay: Literal["constant", "linear"]
     clip_range: float
     entropy_coefficient: float
-    hidden: tuple[int, ...] = ()  # after the convolutions; of the policy and of the value, where there are none
+    hidden: tuple[int, ...] = ()  # after the convolutions; without images, of the policy and of the value
     value_coefficient: float = 0.5
     max_grad_norm: float = 0.5
     adam_epsilon: float = 1e-5
     discount: float = 0.99
     gae_lambda: float = 0.95
-    warm_cycles: int = 2  # before the clock starts: in the second one the compiler may meet its own outputs
-    seeds: int = 1  # at once, where a library can; its steps are those of all of them
+    warm_cycles: int = 2  # before the clock starts; JAX may compile again for the outputs of the first cycle
+    seeds: int = 1  # trained at once, if the library can; the steps of all seeds count
     algorithm: str = "ppo"
     device: str = "cpu"
 
@@ -114,7 +114,7 @@ class Clock:
         steps    |  warm-up  |  cycle  |  cycle  |  cycle  |  cycle ...
                              ^ starts              seconds ^ ends: the first boundary after them
 
-    A cycle repeats: a step and its update for TD3, a rollout and its epochs for PPO. Only whole cycles count.
+    A cycle is a step and its update in TD3, a rollout and its epochs in PPO. Only whole cycles count.
     """
 
     def __init__(self, task: Task, seconds: float) -> None:
@@ -144,7 +144,7 @@ class Clock:
         return environment
 
     def count_updates(self, owner: Any, method: str, each: int = 1) -> None:
-        """Count the calls of a method that makes `each` updates, to show that none is missing."""
+        """Count the updates of a method that makes `each` per call, to check that no update is missing."""
         update = getattr(owner, method)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
@@ -173,7 +173,7 @@ class Clock:
         print("\n" + json.dumps(result), flush=True)
         for process in multiprocessing.active_children():
             process.terminate()
-        os._exit(0)  # from inside any library's loop, before it writes files
+        os._exit(0)  # works inside any library's loop, and before the library writes files
 
 
 REPLAY = """\
@@ -202,10 +202,10 @@ library has its own wrappers for the emulator."""
 
 CHEETAH = """\
 {rollout}, 10 epochs of minibatches of 64, separate networks 64-64 (tanh), Adam 3e-4, clip 0.2, value
-0.5, gradient norm 0.5, discount 0.99, lambda 0.95; observations and rewards are normalised by nobody. Two cycles of
+0.5, gradient norm 0.5, discount 0.99, lambda 0.95; no library normalizes observations or rewards. Two cycles of
 2,048 steps pass before the clock starts.
 
-Known differences: skrl normalises advantages over the rollout, the others over the minibatch; its Adam has epsilon
+Known differences: skrl normalizes advantages over the rollout, the others over the minibatch; its Adam has epsilon
 1e-8. Tianshou computes the values and the probabilities of a rollout once more after it."""
 
 
@@ -286,7 +286,7 @@ TASKS: dict[str, Task] = {
     "crossq": OffPolicy(
         "crossq",
         SOFT.format(
-            networks="actor 256-256, critics 512-512 (ReLU, batch renormalisation), Adam 1e-3, delay 3",
+            networks="actor 256-256, critics 512-512 (ReLU, batch renormalization), Adam 1e-3, delay 3",
             differences="none are known.",
         ),
         hidden=(256, 256),

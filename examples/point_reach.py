@@ -18,13 +18,13 @@ import numpy as np
 from gymnasium.spaces import Box, Dict
 from gymnasium.wrappers import TimeLimit
 
-STEPS = 50
+STEPS = 50  # of an episode
 NEAR = 0.05  # distance that counts as reaching the goal
 FORCE, DRAG = 0.02, 0.1
 
 
 class PointReach(gymnasium.Env):
-    """Position and velocity in the plane; goals are positions."""
+    """The task without its time limit. The state is a position and a velocity in the plane; goals are positions."""
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as Gymnasium has it
 
@@ -37,7 +37,7 @@ class PointReach(gymnasium.Env):
         self.at = self.speed = self.goal = np.zeros(2, np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Start anywhere, at rest, with a goal that is not near."""
+        """Start at rest at a random position, with a goal that is at least 0.5 away."""
         super().reset(seed=seed)
         self.at, self.speed = self._anywhere(), np.zeros(2, np.float32)
         self.goal = self._anywhere()
@@ -54,7 +54,7 @@ class PointReach(gymnasium.Env):
         return self._observe(), float(self.compute_reward(self.at, self.goal, info)), False, False, info
 
     def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: Any) -> Any:
-        """Return 0 at the goal and -1 elsewhere, for a pair of goals (2,) or a batch (B, 2)."""
+        """Return 0 at the goal and -1 elsewhere; if dense, minus the distance. Goals are (2,), or a batch (B, 2)."""
         away = np.linalg.norm(achieved_goal - desired_goal, axis=-1)
         return -away if self.reward == "dense" else -(away >= NEAR).astype(np.float32)
 
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def success(agent: Any, episodes: int = 100, seed: int = 1000) -> float:
-    """The share of episodes that end at the goal."""
+    """Return the share of episodes that end at the goal."""
     env, reached = make(), 0
     for episode in range(episodes):
         obs, over = env.reset(seed=seed + episode)[0], False

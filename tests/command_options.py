@@ -11,7 +11,7 @@ from duetto.tools.cli.parser import Parser, function_parser
 
 
 def parser(*words: str) -> Parser:
-    """The parser of `duetto WORDS`, such as of `parser("train", "td3")`."""
+    """Return the parser of `duetto WORDS`, for example `parser("train", "td3")`."""
     if words[0] in OF_ALGORITHMS:
         return LearningCommand(*words, train.COMMANDS[words[0]]).parser()
     functions = demos.FUNCTIONS if words[0] == "demos" else commands.FUNCTIONS
@@ -20,12 +20,12 @@ def parser(*words: str) -> Parser:
 
 @cache
 def flags(*words: str) -> set[str]:
-    """Options of `duetto WORDS`, such as `flags("train", "td3")`."""
+    """Return the options of `duetto WORDS`, for example `flags("train", "td3")`."""
     return {*parser(*words).program()._option_string_actions} - {"-h", "--help", "--help-all"}
 
 
 def every_flag() -> set[str]:
-    """Options of all commands together."""
+    """Return the options of all commands."""
     calls = [(command, name) for command in OF_ALGORITHMS for name in ALGORITHMS]
     calls += [("demos", name) for name in demos.FUNCTIONS]
     calls += [(command,) for command in COMMANDS if command not in (*OF_ALGORITHMS, "demos")]

@@ -1,4 +1,4 @@
-"""Puts this folder's helpers on the path, and hands each test a framework to run on."""
+"""Fixtures and hooks for all tests: marks from fence.txt and slow.txt, frameworks, a shared JAX compilation cache."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-# Compiled in half the time. (Level 0 too would take half of that again, and gives NaN in one program: XLA of JAX 0.10.)
-XLA = "--xla_backend_optimization_level=1 --xla_cpu_parallel_codegen_split_count=1"
-if find_spec("jax") and version("jax").startswith("0.10."):  # XLA ends a process that gives it a flag it no longer has
+# The learners' golden traces took 152 s at level 0, mostly compiling, and 344 s at level 1.
+XLA = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+if find_spec("jax") and version("jax").startswith("0.10."):  # XLA aborts at unknown flags
     XLA += " --xla_cpu_use_fusion_emitters=false"
 
 
 def pytest_configure() -> None:
-    """In the background or under nohup, processes that tests start would ignore the signals that tests send them."""
+    """Restore signal handlers that a background job or nohup ignores: child processes would ignore them too."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -33,7 +33,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `slow.txt` and `fence.txt` name (* stands for any text)."""
+    """Mark the tests listed in `slow.txt` and `fence.txt` (* matches any text)."""
     for mark in (pytest.mark.slow, pytest.mark.fence):
         lines = Path(__file__).with_name(f"{mark.name}.txt").read_text("utf-8").splitlines()
         names = [line.split("*") for line in lines if line and not line.startswith("#")]
@@ -44,26 +44,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Compiled:
-    """JAX's programs, compiled once by all processes of a session: the tests build the same small learners again.
+    """JAX's compilation cache, shared by all processes of a session: many tests build the same small learners.
 
-    JAX writes an entry where it is read, so each process has a folder of its own, and hands over what is whole.
-    Not by environment variables, which processes that tests start and kill would inherit.
+    JAX does not write entries atomically, so each process has its own folder and shares only complete entries.
+    Environment variables would also reach processes that tests start and kill.
     """
 
     def __init__(self, own: Path, kept: Path) -> None:
         self._own, self._kept = own, kept
         self._shared: set[str] = set()
-        self._seen: tuple[int, int] | None = None  # when something came to the folders last
+        self._seen: tuple[int, int] | None = None  # times of the last change of both folders
         kept.mkdir(exist_ok=True)
         import jax
 
         jax.config.update("jax_compilation_cache_dir", str(own))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # else the folder's name is in every key
+        jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # else the folder is part of every key
 
     def exchange(self) -> None:
-        """Give and take what is new; call it while nothing is being compiled."""
+        """Share new entries in both directions. Call it while nothing is being compiled."""
         if self._seen == (changed := (self._own.stat().st_mtime_ns, self._kept.stat().st_mtime_ns)):
             return
         for source, target in ((self._own, self._kept), (self._kept, self._own)):
@@ -91,7 +91,7 @@ def _share_what_is_compiled(compiled: Compiled | None) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_window_stays_open() -> Iterator[None]:
-    """Nor a driver of SDL's: the next test may say that there is none."""
+    """Also unload SDL's video driver: the next test may need to run without a display."""
     yield
     if "pygame" in sys.modules:
         sys.modules["pygame"].quit()
@@ -104,7 +104,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["numpy", "torch", "jax"])
 def array(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    """Makes a float32 array of the framework from nested lists or NumPy."""
+    """Return a function that makes a float32 array of the framework from lists or NumPy."""
     if request.param == "torch":
         import torch
 

@@ -1,4 +1,4 @@
-"""What NumPy comes to with one thread of OpenBLAS, and with two."""
+"""Compare computations with one and with two threads of OpenBLAS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duetto import cpu
 
 
 def with_one_and_two_threads(compute: Callable[[], Any]) -> tuple[Any, Any]:
-    """Both outcomes; whoever computes leaves the number of threads as it was."""
+    """Return the results with one and two threads, and check that `compute` keeps the number of threads."""
     threads = cpu._openblas()
     if threads is None:
         pytest.skip("NumPy has no OpenBLAS of its own here")

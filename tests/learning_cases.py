@@ -1,4 +1,4 @@
-"""Small spaces, batches and learners on both backends, for the tests of the maths."""
+"""Small spaces, batches and learners on both backends, for tests of losses and updates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTS = Dict((("goal", Discrete(3)), ("switches", MultiDiscrete((2, 3))), ("wher
 
 
 def observations(space: Space, size: int, random: np.random.Generator) -> Any:
-    """(size, ...) random observations as a memory gives them."""
+    """Return random observations (size, ...) as a replay buffer returns them."""
     if isinstance(space, Dict):
         return {name: observations(part, size, random) for name, part in space.parts}
     if isinstance(space, Discrete):
@@ -40,7 +40,7 @@ def observations(space: Space, size: int, random: np.random.Generator) -> Any:
 def batch(
     size: int = 32, seed: int = 0, observation: Space = VECTOR, action: Box = ACTION, weighted: bool = False
 ) -> Batch:
-    """A random batch in which a quarter of the episodes has terminated."""
+    """Return a random batch in which a quarter of the steps is terminal."""
     random = np.random.default_rng(seed)
     obs, next_obs = (observations(observation, size, random) for _ in range(2))
     return Batch(
@@ -69,24 +69,24 @@ def build(
 
 
 def first_moments(learner: Learner, name: str) -> dict[str, np.ndarray]:
-    """Adam's first moment: .1 times the gradient after one update."""
+    """Return Adam's first moment: after one update, 0.1 times the gradient."""
     return learner.optimizer_state()[name]["first"]
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
-    """The networks of which any parameter is another than before."""
+    """Return the names of the networks with a changed parameter."""
     return {name for name, net in before.items() if any(not np.array_equal(net[key], after[name][key]) for key in net)}
 
 
 def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    """Equal names and equal bits."""
+    """Check for equal names and equal values."""
     assert one.keys() == other.keys()
     for name, values in one.items():
         np.testing.assert_array_equal(values, other[name], err_msg=name)
 
 
 def perceptron(parameters: dict[str, np.ndarray], x: np.ndarray, member: int | None = None) -> np.ndarray:
-    """The layers in NumPy, for comparison: (B, in) to (B, out), with ReLU between them."""
+    """Compute a multilayer perceptron with ReLU in NumPy: (B, in) to (B, out)."""
     layers = len(parameters) // 2
     for i in range(layers):
         weight, bias = (parameters[f"layers.{i}.{kind}"].astype(np.float64) for kind in ("weight", "bias"))
@@ -99,6 +99,6 @@ def perceptron(parameters: dict[str, np.ndarray], x: np.ndarray, member: int | N
 
 
 def first_q(learner: Learner, obs: Any, action: Any) -> np.ndarray:
-    """Q1 of observations (B, ...) and actions (B, A), (B,)."""
+    """Return Q1 (B,) of observations (B, ...) and actions (B, A)."""
     inputs = np.concatenate([np.asarray(obs, np.float64), np.asarray(action, np.float64)], axis=1)
     return perceptron(learner.parameters()["critic"], inputs, member=0)[:, 0]

@@ -1,4 +1,4 @@
-"""Small spaces, rollouts and learners for the tests of PPO's maths."""
+"""Small spaces, rollouts and learners for tests of PPO's loss and updates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def image(*shape: int) -> Box:
     return Box(shape, "uint8", (0.0,), (255.0,))
 
 
-FRAMES = image(4, 36, 36)  # the smallest with the Nature network's convolutions
+FRAMES = image(4, 36, 36)  # the smallest image for the Nature network
 PICTURE = image(7, 7, 3)
 BOTH = Dict((("camera", PICTURE), ("goal", Discrete(3)), ("speed", box(2))))
 
@@ -44,9 +44,9 @@ def noise(action: Space, size: int, seed: int = 0) -> np.ndarray:
 def rollout(
     size: int = 32, seed: int = 0, observation: Space = VECTOR, action: str = "choice", weighted: bool = False
 ) -> RolloutBatch:
-    """Random steps; with `weighted`, a quarter of the rows are none.
+    """Return random steps. With `weighted`, a quarter of the rows has weight 0.
 
-    The old log-probabilities are those of a policy without preferences, of which a new network's are near.
+    The old log-probabilities are those of a uniform policy plus noise. Those of a new network are close to them.
     """
     random = np.random.default_rng(seed)
     value, advantage = random.normal(size=(2, size)).astype(np.float32)
@@ -70,6 +70,6 @@ def rollout(
 
 
 def gradient(learner: Learner, batch: RolloutBatch) -> dict[str, np.ndarray]:
-    """Of the first update, before Adam: its first moment is .1 times that."""
+    """Return the gradients of the first update: 10 times Adam's first moment."""
     learner.update(batch)
     return {name: 10 * moment for name, moment in learner.optimizer_state()["agent"]["first"].items()}

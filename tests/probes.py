@@ -1,7 +1,7 @@
 """Environments so small that their values and best actions are known, and runs on them with small networks.
 
 After Andy Jones's and rejax's probe environments. Observations and actions are single numbers, so that all probes
-share the same compiled programs; or actions are one of three choices.
+share the same compiled programs. Some probes have three discrete actions instead.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from duetto.training.trainer import Trainer
 
 
 class Probe(gymnasium.Env):
-    """Episodes of `length` steps; a probe says what is observed and what is paid.
+    """Episodes of `length` steps. Subclasses define the observation and the reward.
 
-    With `choices` actions are integers, which a probe may take for numbers.
+    With `choices`, actions are integers from 0 to 2.
     """
 
     length = 1
@@ -32,7 +32,7 @@ class Probe(gymnasium.Env):
         self.action_space = Discrete(3) if choices else Box(-1.0, 1.0, (1,), np.float32)
 
     def begin(self) -> None:
-        """Draw what an episode needs."""
+        """Draw the random values of an episode."""
 
     def observe(self) -> float:
         return float(self.time)
@@ -56,7 +56,7 @@ class Probe(gymnasium.Env):
 
 
 class Look(Probe):
-    """One step, which pays what was observed, -1 or 1: Q is the observation."""
+    """One step, whose reward is its observation, -1 or 1. So Q is the observation."""
 
     def begin(self) -> None:
         self.seen = float(self.np_random.choice([-1.0, 1.0]))
@@ -69,9 +69,9 @@ class Look(Probe):
 
 
 class Wait(Probe):
-    """Two steps. The second pays 1 - (a + .5)² of the first one's action a, which it observes as 1 + a.
+    """Two steps. After the first action a, the second observation is 1 + a, and its reward is 1 - (a + 0.5)².
 
-    The best first action is -.5; there Q is γ at the start, and 1 at the second step.
+    The best first action is -0.5. With it, Q is γ at the first step and 1 at the second.
     """
 
     length = 2
@@ -87,7 +87,7 @@ class Wait(Probe):
 
 
 class Pick(Look):
-    """One step, which pays 1 for the right one of three choices: 0 where -1 is observed, 2 where 1 is."""
+    """One step with reward 1 for the right action: 0 if the observation is -1, 2 if it is 1."""
 
     def __init__(self) -> None:
         super().__init__(choices=True)
@@ -97,7 +97,7 @@ class Pick(Look):
 
 
 class Foresee(Probe):
-    """Two steps. The second pays 1 if the first one's choice was 1; it observes 1 + that choice."""
+    """Two steps. The second has reward 1 if the first action was 1. Its observation is 1 + the first action."""
 
     length = 2
 
@@ -114,7 +114,7 @@ class Foresee(Probe):
 
 
 class Combine(Probe):
-    """One step with two choices, of 2 and of 3. Each is worth a half: the first one's 1, the second one's 0."""
+    """One step with the actions MultiDiscrete([2, 3]). Reward 0.5 if the first is 1, and 0.5 if the second is 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,10 +127,10 @@ class Combine(Probe):
 
 
 class Recall(Probe):
-    """Three steps. What the first one shows, -1 or 1, the last one pays for: 1 - (a - seen / 2)².
+    """Three steps. The first observation `seen` is -1 or 1; the last step has the reward 1 - (a - seen / 2)².
 
-    With `choices`, 1 for choice 0 where it was -1 and for choice 2 where it was 1. An agent that sees only the last
-    observation, 0, cannot have more than 0.75, or 0.5 with choices, on average.
+    With `choices` the reward is 1 for action 0 if `seen` was -1, and for action 2 if it was 1. An agent without memory
+    sees only the last observation, 0. Its mean return is at most 0.75, or 0.5 with choices.
     """
 
     length = 3
@@ -150,14 +150,14 @@ class Recall(Probe):
 
 
 class RecallChoice(Recall):
-    """`Recall` with choices."""
+    """`Recall` with discrete actions."""
 
     def __init__(self) -> None:
         super().__init__(choices=True)
 
 
 def run(algorithm: Algorithm, environment: Any, backend: Any, folder: Path, steps: int, **options: Any) -> Trainer:
-    """A whole run without evaluations, closed; its parts can still be asked."""
+    """Train without evaluations; return the closed trainer."""
     options |= {"device": "cpu", "threads": THREADS[backend], "evaluate_every": 0, "checkpoint_every": 0}
     chosen = RunOptions(steps=steps, backend=backend, **options)
     trainer = Trainer(Config(algorithm, "a probe", chosen), folder, environment)

@@ -1,4 +1,4 @@
-"""Windows and batches of sequences, random but of the right shapes, for the tests of recurrent networks."""
+"""Random inputs and batches of sequences for tests of recurrent networks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from duetto.networks.spaces import Discrete, Space
 def window(
     observation: Space, action: Space, carry: dict[str, tuple[int, int]], size: int, steps: int, seed: int = 0
 ) -> SequenceInput:
-    """`size` stretches of `steps` observations, two of which start an episode; outputs for all but the last."""
+    """Return `size` sequences of `steps` observations; the first two start an episode.
+
+    Outputs are requested for all steps except the last.
+    """
     random = np.random.default_rng(seed)
     flat = observations(observation, size * steps, random)
     obs = {k: v.reshape(size, steps, *v.shape[1:]) for k, v in flat.items()} if isinstance(flat, dict) else flat
@@ -37,14 +40,14 @@ def window(
 
 def previous_actions(action: Space, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
     if isinstance(action, Discrete):
-        return random.integers(-1, action.n, shape)  # -1: none
+        return random.integers(-1, action.n, shape)  # -1: no previous action
     return random.uniform(-1, 1, (*shape, action.size)).astype(np.float32)
 
 
 def batch(
     observation: Space, action: Space, carry: dict[str, tuple[int, int]], size: int = 6, length: int = 7, seed: int = 0
 ) -> SequenceBatch:
-    """`size` sequences of `length` steps; the last one is padded behind its third step."""
+    """Return `size` sequences of `length` steps; the last one is padded after its third step."""
     random = np.random.default_rng(seed + 1000)
     seen = window(observation, action, carry, size, length + 1, seed)
     mask = (random.random((size, length)) < 0.8).astype(np.float32)
@@ -67,7 +70,7 @@ def batch(
 
 
 def part(seen: SequenceInput, step: int, carry: dict[str, np.ndarray]) -> SequenceInput:
-    """The window of one step, as it is acted on, with a carry."""
+    """Return the input of a single step, as for acting, with the given hidden states."""
     obs = seen.obs
     return SequenceInput(
         obs={k: v[:, step : step + 1] for k, v in obs.items()} if isinstance(obs, dict) else obs[:, step : step + 1],

@@ -1,4 +1,4 @@
-"""Every algorithm of the registry is what the library expects of one, found by itself; and what is not is caught."""
+"""Every built-in algorithm passes `check_algorithm`, and the checks find broken algorithms."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from duetto.algorithms import ALGORITHMS, DDPG, Algorithm
 from duetto.errors import UsageError
 from duetto.testing import check_algorithm, checks
 
-SLOW = {"spaces", "memory", "precision"}  # minutes for all, most of it JAX's compiler
+SLOW = {"spaces", "recurrence", "precision"}  # minutes for all algorithms, mostly JAX's compiler
 
 
 def cases() -> list[Any]:
-    """By algorithm: one check reads what JAX compiled for another."""
+    """Return all cases, ordered by algorithm: its checks share programs that JAX has compiled."""
     return [
         pytest.param(kind, check, id=f"{name}-{check}", marks=pytest.mark.slow if check in SLOW else ())
         for name, kind in ALGORITHMS.items()
@@ -30,23 +30,23 @@ def test_conforms(kind: type[Algorithm], check: str):
     check_algorithm(kind, check)
 
 
-def test_an_unknown_check_is_refused():
+def test_unknown_check_is_refused():
     with pytest.raises(UsageError, match=r"There is no check 'parities'\. There are: refusals, parity, spaces"):
         check_algorithm(DDPG, "parities")
 
 
-# ---------------------------------------------------------------------------------------------------- mutants
+# ---------------------------------------------------------------------------------------------------- broken algorithms
 @dataclass(frozen=True)
 class Unread(DDPG):
-    """An option that nobody reads."""
+    """An option without effect."""
 
     temperature: float = 1.0
-    alternatives: ClassVar[dict[str, Any]] = dict.fromkeys(DDPG.options())  # quick: only its own
+    alternatives: ClassVar[dict[str, Any]] = dict.fromkeys(DDPG.options())  # check only its own option
 
 
 @dataclass(frozen=True)
 class OwnChance(DDPG):
-    """A loss with a framework's own random numbers."""
+    """A loss that uses the framework's random generator."""
 
     def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
         loss, info = super().critic_loss(nets, batch, noise)
@@ -62,7 +62,7 @@ COUNTS: dict[int, int] = {}
 
 @dataclass(frozen=True)
 class Remembers(DDPG):
-    """State that no checkpoint has: how often this learner was asked."""
+    """State that no checkpoint contains: the number of calls of `draw`."""
 
     def draw(self, random: np.random.Generator, batch: Any) -> np.ndarray:
         COUNTS[id(random)] = COUNTS.get(id(random), 0) + 1
@@ -74,7 +74,7 @@ class Remembers(DDPG):
 
 @dataclass(frozen=True)
 class TwoLosses(DDPG):
-    """A loss that is another on JAX."""
+    """A loss that differs on JAX."""
 
     def actor_loss(self, nets: Any, batch: Any) -> Any:
         loss, info = super().actor_loss(nets, batch)
@@ -83,7 +83,7 @@ class TwoLosses(DDPG):
 
 @dataclass(frozen=True)
 class TakesAll(DDPG):
-    """It refuses no space."""
+    """It accepts every space."""
 
     def check_spaces(self, observation: Any, action: Any, environment: str) -> None:
         return
@@ -91,7 +91,7 @@ class TakesAll(DDPG):
 
 @dataclass(frozen=True)
 class TwoOptions(DDPG):
-    """An option that is another on JAX, where it is not the default."""
+    """An option that has another effect on JAX if it is not the default."""
 
     scale: float = 1.0
     alternatives: ClassVar[dict[str, Any]] = dict.fromkeys(DDPG.options())
@@ -103,7 +103,7 @@ class TwoOptions(DDPG):
 
 @dataclass(frozen=True)
 class OnlyFour(DDPG):
-    """It takes observations of four numbers alone."""
+    """It accepts only observations of four numbers."""
 
     def check_spaces(self, observation: Any, action: Any, environment: str) -> None:
         if getattr(observation, "shape", None) != (4,):
@@ -113,7 +113,7 @@ class OnlyFour(DDPG):
 @pytest.mark.parametrize(
     ("given", "sentence"), [(OnlyFour, "onlyfour cannot be checked"), (DDPG(), "Give the class of an algorithm")]
 )
-def test_what_cannot_be_checked_is_refused(given: Any, sentence: str):
+def test_check_refuses_unsupported_algorithms(given: Any, sentence: str):
     with pytest.raises(UsageError, match=sentence):
         check_algorithm(given, "acting")
 
@@ -132,6 +132,6 @@ def test_what_cannot_be_checked_is_refused(given: Any, sentence: str):
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_what_is_broken_is_caught(kind: type[Algorithm], check: str, sentence: str):
+def test_check_catches_broken_algorithms(kind: type[Algorithm], check: str, sentence: str):
     with pytest.raises(AssertionError, match=sentence):
         check_algorithm(kind, check)

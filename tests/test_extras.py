@@ -17,7 +17,7 @@ SOURCE = Path(install_hint.__file__).parent
 
 
 class Distribution:
-    """What pip leaves behind of an installation."""
+    """The metadata of an installed package."""
 
     requires = (
         "numpy>=2.0",
@@ -37,7 +37,7 @@ class Distribution:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Any:
+def install_command(monkeypatch: pytest.MonkeyPatch) -> Any:
     def tell(distribution: Distribution, *names: str) -> str:
         monkeypatch.setattr(install_hint, "distribution", lambda _: distribution)
         return install_hint.install(*names)
@@ -45,26 +45,26 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Any:
     return tell
 
 
-def test_the_packages_of_an_extra_are_named(told: Any):
-    """A registry's package called duetto is not ours."""
-    assert told(Distribution(), "jax") == 'pip install "jax>=0.6" "optax>=0.2.4"'
-    assert told(Distribution(), "torch", "plot") == 'pip install "torch>=2.6" "matplotlib>=3.9"'
-    assert told(Distribution(), "tune") == 'pip install "optuna<6,>=5" "matplotlib>=3.9"'
+def test_install_command_lists_packages_of_the_extra(install_command: Any):
+    """Not `duetto[jax]`: the package of that name in a registry is another project."""
+    assert install_command(Distribution(), "jax") == 'pip install "jax>=0.6" "optax>=0.2.4"'
+    assert install_command(Distribution(), "torch", "plot") == 'pip install "torch>=2.6" "matplotlib>=3.9"'
+    assert install_command(Distribution(), "tune") == 'pip install "optuna<6,>=5" "matplotlib>=3.9"'
 
 
-def test_with_uv(told: Any):
-    assert told(Distribution("uv"), "torch") == 'uv pip install "torch>=2.6"'
+def test_install_command_uses_uv(install_command: Any):
+    assert install_command(Distribution("uv"), "torch") == 'uv pip install "torch>=2.6"'
 
 
-def test_no_sentence_sends_anyone_to_a_registry():
+def test_messages_never_install_duetto_from_a_registry():
     for path in SOURCE.rglob("*.py"):
         if path != Path(install_hint.__file__):
             found = re.findall(r"""pip install .{0,20}duetto.*""", path.read_text())
             assert not found, f"{path.name}: {found}. Use duetto.install_hint.install."
 
 
-def test_all_that_is_pinned_can_be_had_on_the_oldest_python():
-    """Soupsieve wanted 3.11.5, and Debian has 3.11.2: the README's command failed there."""
+def test_pinned_packages_support_the_oldest_python():
+    """Debian has Python 3.11.2, so a package that requires 3.11.5 cannot be installed there."""
     lines = (SOURCE.parents[1] / "constraints.txt").read_text().splitlines()
     refusing = []
     for name in (line.partition("==")[0] for line in lines if "==" in line and not line.startswith("#")):

@@ -113,7 +113,7 @@ class JaxAgent(eqx.Module):
 
 
 class TorchNoisyCritic(TorchCritic):
-    """Starts from PyTorch's global generator, as modules do."""
+    """Draws its parameters from PyTorch's global generator, as modules do."""
 
     def __init__(self, observation: Any, action_size: int):
         super().__init__(observation, action_size)
@@ -150,12 +150,12 @@ def noisy_critic() -> CustomNetwork:
 
 
 def single(value: float) -> np.ndarray:
-    """A batch of one observation of one number."""
+    """Return a batch of one observation with one number."""
     return np.full((1, 1), value, np.float32)
 
 
 class TorchJoining(torch.nn.Module):
-    """The sum of all that it gets: as an actor's two actions, or as the value of one."""
+    """Sums its inputs. The sum is both actions of an actor, or the value of a critic."""
 
     def __init__(self, observation: Any, action_size: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A vector environment that Duetto steps as a whole, in its own autoreset mode, whatever its environments are."""
+"""A custom vector environment, which Duetto steps as a whole, in its autoreset mode."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from gymnasium.vector import SyncVectorEnv
 
 
 class Whole(SyncVectorEnv):
-    """Not Gymnasium's own class, whose environments Duetto steps one by one."""
+    """A subclass, because Duetto steps the environments of Gymnasium's `SyncVectorEnv` one by one."""

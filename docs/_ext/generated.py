@@ -140,7 +140,7 @@ def results_table(names: str) -> tuple[list[str], list[list[str]]]:
     """A row for each committed run, by the beginning of its folder's name, over all seeds; `*`: all runs."""
     head = ["command", "backend", "seeds", "steps", "last evaluation", "best"]
     if names == "*":
-        return [*head, "more episodes at the end"], all_results()
+        return [*head, "more episodes at the end", "job"], all_results()
     return head, [result(name) for name in names.split()]
 
 
@@ -210,7 +210,7 @@ def all_results() -> list[list[str]]:
     groups: dict[str, list[list[str]]] = {}
     for name in names:
         row = result(name)
-        groups.setdefault(row[0].split()[3].strip("`"), []).append([*row, last_episodes(name)])
+        groups.setdefault(row[0].split()[3].strip("`"), []).append([*row, last_episodes(name), f"`{name}`"])
     return [row for environment in sorted(groups) for row in ([f"**{environment}**"], *groups[environment])]
 
 

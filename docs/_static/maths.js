@@ -1,5 +1,5 @@
-// The symbols that have one colour in equations and pictures of the whole site. See learn/notation.md.
-const coloured = {
+// The symbols that have one color in equations and pictures of the whole site. See learn/notation.md.
+const colored = {
   "\\Actor": "\\htmlClass{ink-actor}{\\mu}",
   "\\Critic": "\\htmlClass{ink-critic}{Q}",
   "\\Value": "\\htmlClass{ink-critic}{V}",
@@ -15,7 +15,7 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const element of document.querySelectorAll(".math")) {
     katex.render(element.textContent, element, {
       displayMode: element.classList.contains("display"),
-      macros: { ...coloured },
+      macros: { ...colored },
       throwOnError: false,
       trust: (context) => context.command === "\\htmlClass",
       strict: (code) => (code === "htmlExtension" ? "ignore" : "warn"),

@@ -89,7 +89,7 @@ ABLATIONS = {
         *PENDULUM,
         {
             "separate halves": {"class": Apart},
-            "no normalisation": {"network": "mlp"},
+            "no normalization": {"network": "mlp"},
         },
         seeds=3,
     ),
@@ -169,7 +169,7 @@ def curves(name: str) -> dict[str, dict[int, list[tuple[float, float]]]]:
 
 def _drawn(name: str) -> str:
     task, variants = ABLATIONS[name], [one for one in ABLATIONS[name].without if one in curves(name)]
-    d = Drawing(54 + 206 * len(variants), 240, f"Returns on {task.task} without one part each; complete: gray")
+    d = Drawing(54 + 206 * len(variants), 240, f"Returns on {task.task}; each curve lacks one part")
     for i, variant in enumerate(variants):
         plot = Plot(d, 54 + 206 * i, 40, 172, 145, (0, task.steps), (task.least, task.most))
         ticks = range(int(task.most), int(task.least) - 1, -500 if task.least < 0 else -250)

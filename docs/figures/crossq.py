@@ -52,7 +52,7 @@ def after_one_batch() -> tuple[float, float]:
     return float(found["n.mean"][0]), float(found["n.variance"][0])
 
 
-def renormalised(count: int) -> np.ndarray:
+def renormalized_rows(count: int) -> np.ndarray:
     """The rows with the running statistics above, after `count` batches."""
     one, zero = np.ones(1), np.zeros(1)
     scale, shift = renormalized(values(*RUNNING, count), "n", np.array([MEAN]), np.array([VARIANCE]), one, zero)
@@ -224,7 +224,7 @@ def waits() -> str:
 def renorm() -> str:
     """Step 8: the same rows by the batch, and by the running statistics."""
     d = Drawing(WIDTH, 190, "After 100,000 updates training normalizes like acting")
-    late, early = renormalised(WARM_UP), renormalised(0)
+    late, early = renormalized_rows(WARM_UP), renormalized_rows(0)
     for i, row in enumerate(ROWS):
         x = 138 + 52 * i
         d.box(x, 36, 42, 30, number(float(row)), "ink-state" if i < 2 else "ink-actor")

@@ -1,4 +1,4 @@
-"""SVG as text. Colours are classes that `_static/site.css` gives to light and dark pages; words have the page's font.
+"""SVG as text. Colors are classes that `_static/site.css` gives to light and dark pages; words have the page's font.
 
 Coordinates are the drawing's own units, about one pixel each, y downwards.
 """

@@ -130,7 +130,7 @@ ALPHAS = (0.05, 0.2, 1.0)
 
 
 def soft(alpha: float) -> np.ndarray:
-    """The policy that maximises E[r] + α H: exp(r / α), normalised."""
+    """The policy that maximises E[r] + α H: exp(r / α), normalized."""
     return np.exp(np.asarray(Categorical(np.array(ARMS) / alpha).log_probs))
 
 

@@ -28,7 +28,7 @@ class Step(NamedTuple):
     """One step of the agent: the frames that it takes, what is paid, and what is left."""
 
     action: int
-    colour: list[np.ndarray]  # (210, 160, 3) each
+    color: list[np.ndarray]  # (210, 160, 3) each
     grey: list[np.ndarray]  # (210, 160)
     seen: np.ndarray  # (84, 84)
     reward: float
@@ -49,13 +49,13 @@ def play() -> Iterator[Step]:
     actions = ale.getMinimalActionSet()
     while not ale.game_over():
         action = follow(ale.getScreenRGB())
-        colour, grey, reward = [], [], 0.0
+        color, grey, reward = [], [], 0.0
         for _ in range(SKIP):
             reward += ale.act(actions[action])
-            colour.append(ale.getScreenRGB())
+            color.append(ale.getScreenRGB())
             grey.append(ale.getScreenGrayscale())
         seen = cv2.resize(np.maximum(grey[-2], grey[-1]), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
-        yield Step(action, colour, grey, seen, reward, ale.lives())
+        yield Step(action, color, grey, seen, reward, ale.lives())
 
 
 def follow(screen: np.ndarray) -> int:
@@ -77,13 +77,13 @@ def write() -> None:
     lost: tuple[np.ndarray, np.ndarray] | None = None
     for number, step in enumerate(play()):
         if number == SHOWN:
-            for i, frame in enumerate(step.colour):
+            for i, frame in enumerate(step.color):
                 imageio.imwrite(DATA / f"breakout-frame-{i}.png", frame)
             imageio.imwrite(DATA / "breakout-grey.png", np.maximum(*step.grey[-2:]))
             for i, one in enumerate([*last[-STACK + 1 :], step]):
                 imageio.imwrite(DATA / f"breakout-seen-{i}.png", one.seen)
         if last and step.lives < last[-1].lives and lost is None:
-            lost = last[-1].colour[-1], step.colour[-1]
+            lost = last[-1].color[-1], step.color[-1]
             for name, frame in zip(("before", "after"), lost, strict=True):
                 imageio.imwrite(DATA / f"breakout-{name}.png", frame)
         rows.append((number, int(step.reward), step.lives))

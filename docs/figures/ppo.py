@@ -136,7 +136,7 @@ def without() -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- what λ trades
-GAMMA, STATES, CENTRE = 0.99, 7, 3
+GAMMA, STATES, CENTER = 0.99, 7, 3
 LAMBDAS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0)
 
 
@@ -154,12 +154,12 @@ def walk_values() -> np.ndarray:
 
 @cache
 def trade(episodes: int = 4000, longest: int = 300) -> dict[float, tuple[float, float]]:
-    """For each λ bias and standard deviation of A + V as an estimate of Q(centre, right).
+    """For each λ bias and standard deviation of A + V as an estimate of Q(center, right).
 
     The value function that the estimates lean on is wrong: it says 0.5 everywhere.
     """
     random, truth = np.random.default_rng(0), walk_values()
-    state = np.full(episodes, CENTRE)
+    state = np.full(episodes, CENTER)
     over = np.zeros(episodes, bool)
     reward = np.zeros((longest, episodes))
     terminated = np.zeros((longest, episodes), bool)
@@ -171,7 +171,7 @@ def trade(episodes: int = 4000, longest: int = 300) -> dict[float, tuple[float, 
         terminated[t] = ends | over
         over |= ends
     value = np.full((longest, episodes), 0.5)
-    quality = GAMMA * truth[CENTRE + 1]
+    quality = GAMMA * truth[CENTER + 1]
     found = {}
     for trace in LAMBDAS:
         advantage = generalized_advantages(reward, value, value, terminated, np.zeros_like(terminated), GAMMA, trace)

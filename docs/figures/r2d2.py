@@ -10,7 +10,7 @@ from learned import banded
 from td3 import number
 
 from duetto.algorithms import R2D2
-from duetto.buffers.sequences import cut
+from duetto.buffers.sequences import completed_sequences
 from duetto.functional.priorities import sequence_priority
 from duetto.functional.q_values import rescale, unrescale
 
@@ -100,7 +100,7 @@ def cuts(steps: int, length: int, overlap: int) -> list[tuple[int, int]]:
     """First step and number of steps of each sequence of an episode."""
     found: list[tuple[int, int]] = []
     for t in range(1, steps + 1):
-        complete, start, real = cut(np.array([t]), np.array([t == steps]), length, overlap)
+        complete, start, real = completed_sequences(np.array([t]), np.array([t == steps]), length, overlap)
         if complete[0]:
             found.append((int(start[0]), int(real[0])))
     return found

@@ -168,7 +168,7 @@ def target() -> str:
 
 def critic_step() -> str:
     """Step 4."""
-    d = Drawing(WIDTH, HEIGHT, f"Twice the squared error of 1.5 makes a loss of {number(CRITIC_LOSS, 4)}")
+    d = Drawing(WIDTH, HEIGHT, f"Two critics at 1.5, target {number(TARGET, 4)}: loss {number(CRITIC_LOSS, 4)}")
     plot = Plot(d, 50, 20, 250, 128, (1.2, 3.2), (0.0, 1.5))
     plot.axes((1.5, 2, 2.5, 3), (0, 1), "value of Q_1 and Q_2", "(Q − y)²")
     plot.curve(

@@ -3,7 +3,7 @@
     duetto demos record BabyAI-GoToLocal-v0 --expert examples/experts/babyai_bot.py:BabyAIBot \
         --only-successes --output demos/local
 
-It reads the environment's state. Some of its plans fail or never end; the episode is then lost.
+The bot reads the environment's state. Some of its plans fail or never end; the episode then fails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minigrid.utils.baby_ai_bot import BabyAIBot as Bot
 from duetto.environments import VecEnv
 
 DONE = 6
-MOST_SEARCHES = 1_000  # for one action; ten are many
+MOST_SEARCHES = 1_000  # for one action; a plan that works needs at most about ten
 
 
 class BabyAIBot:
@@ -38,7 +38,7 @@ class BabyAIBot:
         if not self._lost:
             try:
                 self._last = self._bot.replan(self._last)
-            except Exception:  # the bot is lost, and the episode will not succeed
+            except Exception:  # the bot's plan fails, and the episode will not succeed
                 self._lost = True
         return np.array([DONE if self._lost else int(self._last)])
 
@@ -48,7 +48,7 @@ class BabyAIBot:
     def _search_a_little(self, *args: Any, **kwargs: Any) -> Any:
         """Search a path as the bot does, but raise RecursionError after MOST_SEARCHES for one action.
 
-        Otherwise the bot would never stop in a plan that replaces itself.
+        Without this limit, the bot would never end a plan that replaces itself.
         """
         self._searches += 1
         if self._searches > MOST_SEARCHES:

@@ -49,10 +49,10 @@ class Keys(NamedTuple):
 
 
 def keys_for(environment: str, stepper: VecEnv) -> Keys:
-    """Return the keys of an environment: those defined here, else the environment's, else digits.
+    """Return the keys of an environment: those in this file, else those that the environment defines, else digits.
 
     Raises:
-        UsageError: Its actions are not Discrete, or there are more than ten and the environment defines no keys.
+        UsageError: The actions are not Discrete, or there are more than ten and the environment defines no keys.
     """
     name = environment.rpartition(":")[2].partition("-v")[0]
     if name.startswith(("MiniGrid-", "BabyAI-")):
@@ -64,7 +64,7 @@ def keys_for(environment: str, stepper: VecEnv) -> Keys:
     own = getattr(stepper.environments[0].unwrapped, "get_keys_to_action", dict)()
     if own:
         start = int(getattr(stepper.engine.single_action_space, "start", 0))  # Duetto's actions count from 0
-        still = -start if 0 <= -start < stepper.action_space.n else 0  # the environment's own 0, if it has one
+        still = -start if 0 <= -start < stepper.action_space.n else 0  # the environment's action 0, if it exists
         return Keys({"+".join(_name(key) for key in keys): action - start for keys, action in own.items()}, still)
     if stepper.action_space.n > MOST_DIGITS:
         raise UsageError(f"{environment} has {stepper.action_space.n} actions, more than digits.")

@@ -13,8 +13,8 @@ that it can reach:
     2. a locked door whose key is in the hand, or the key of a locked door that can be reached
     3. a cell that was never seen or, while doors are locked, a box, which may hide a key
 
-If it can reach none, it carries the first ball, box or key on the way aside. When it needs its hand, it puts the object
-down out of the way.
+If it can reach none of these, it carries the first ball, box or key on the way aside. If it needs an empty hand, it
+first puts down the object in its hand where that blocks no way.
 
 Each step shows new cells, so it plans again in every step, by Dijkstra's algorithm over positions and directions.
 """
@@ -33,14 +33,14 @@ from duetto.environments import VecEnv
 from duetto.errors import UsageError
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
-STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))  # of the directions right, down, left, up
+STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))  # (x, y) of the directions right, down, left, up
 RING = ((-1, -1), (0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0))  # a cell's neighbors, in a circle
 MOVABLE = ("ball", "box", "key")
 ASIDE = 12  # estimated steps to carry an object out of the way
 DETOUR = 6  # extra steps accepted for a good place to put an object down
 
 Cell = tuple[int, int]
-State = tuple[int, int, int]  # position and direction
+State = tuple[int, int, int]  # x, y and direction
 Wanted = Callable[[Cell], bool]
 Place = Callable[[State, Cell], bool]  # whether to put something into a cell, from a state that faces it
 
@@ -155,7 +155,7 @@ class Explorer:
         return _is(thing, "box") and thing is not self._target
 
     def _put_down(self, allowed: Place) -> int:
-        """Put the object down at an allowed place; if one is near, at a place that blocks no way."""
+        """Return the next action to put the object down at an allowed place, preferably one that blocks no way."""
         fair: tuple[int, list[State]] | None = None
         for cost, state, before in self._routes(self._env.carrying):
             front = _front(state)
@@ -202,22 +202,23 @@ class Explorer:
 
     # ------------------------------------------------------------------------------------------------ how to get there
     def _route(self, wanted: Wanted, held: Any, **options: Any) -> list[State] | None:
-        """Return the cheapest way to face a wanted cell, from where the agent is now; None where there is none."""
+        """Return the cheapest way from the agent's position to face a wanted cell; None if there is none."""
         found = ((state, before) for _, state, before in self._routes(held, **options) if wanted(_front(state)))
         return next((_back(state, before) for state, before in found), None)
 
     def _routes(
         self, held: Any, past_things: bool = False, start: State | None = None, laid: Cell | None = None
     ) -> Iterator[tuple[int, State, dict[State, State | None]]]:
-        """Yield every state that can be reached, the cheapest first: its cost in steps, and each state's predecessor.
+        """Yield every reachable state, the cheapest first, as (cost in steps, state, predecessors of states so far).
 
-        `past_things` walks over balls, boxes and keys; `laid` is where another one would lie; `held` is in the hand.
+        `held` is the object in the hand. With `past_things`, routes may cross balls, boxes and keys. `laid` is a cell
+        that counts as occupied, since an object would be put there.
         """
         env = self._env
         first: State = start or (int(env.agent_pos[0]), int(env.agent_pos[1]), int(env.agent_dir))
         queue: list[tuple[int, int, State, State | None]] = [(0, 0, first, None)]
         before: dict[State, State | None] = {}
-        number = 0  # among equals, the one that was found first
+        number = 0  # among states of equal cost, the one that was found first comes first
         while queue:
             cost, _, state, previous = heapq.heappop(queue)
             if state in before:
@@ -249,19 +250,19 @@ class Explorer:
         return None
 
     def _count_things(self, states: list[State]) -> int:
-        """Balls, boxes and keys on a way."""
+        """Return the number of balls, boxes and keys on a way."""
         entered = (then[:2] for now, then in pairwise(states) if _moves(now, then))
         return sum(getattr(self._things.get(cell), "type", None) in MOVABLE for cell in entered)
 
     def _until_thing(self, states: list[State]) -> list[State] | None:
-        """Return the way to the first ball, box or key on a way; None if there is none."""
+        """Return the part of a way that ends in front of its first ball, box or key; None without these."""
         for i, state in enumerate(states[1:]):
             if _moves(states[i], state) and getattr(self._things.get(state[:2]), "type", None) in MOVABLE:
                 return states[: i + 1]
         return None
 
     def _follow(self, states: list[State], action: Callable[[Cell], int]) -> int:
-        """Return the first action on a way, or at its end what `action` says."""
+        """Return the first action on a way; at its end, the action that `action` returns for the cell in front."""
         if len(states) == 1:
             return action(_front(states[0]))
         now, then = states[:2]

@@ -1,4 +1,4 @@
-"""Duetto: deep reinforcement learning, each algorithm's mathematics written once, trained on PyTorch and on JAX."""
+"""Duetto: deep reinforcement learning. Each algorithm is written once, and trains on PyTorch and on JAX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duetto import callbacks as callbacks
     from duetto import trackers as trackers
-    from duetto.algorithms import *  # noqa: F403 (every algorithm, as the registry has them)
+    from duetto.algorithms import *  # noqa: F403 (all algorithms of the registry)
     from duetto.cluster import Cluster as Cluster
     from duetto.environments.check import Finding as Finding
     from duetto.environments.check import check as check
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from duetto.training.evaluation import Evaluation as Evaluation
     from duetto.training.trainer import Trainer as Trainer
 
-# Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
+# A name is imported at its first use, so that `import duetto` is fast and imports no framework.
 _NAMES = {
     "cluster": "Cluster",
     "environments.check": "Finding check",

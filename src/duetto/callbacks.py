@@ -1,4 +1,4 @@
-"""Ready callbacks: `duetto.train(..., callbacks=[duetto.callbacks.StopAtReturn(200)])`."""
+"""Ready-made callbacks: `duetto.train(..., callbacks=[duetto.callbacks.StopAtReturn(200)])`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated
 
-from duetto.algorithms.options import Bounds, Count, check_fields
+from duetto.algorithms.options import Bounds, Count, Positive, check_fields
 from duetto.training import video
 from duetto.training.callbacks import Callback
 from duetto.training.trainer import Trainer
@@ -16,9 +16,9 @@ __all__ = ["Callback", "RecordVideo", "StopAtReturn", "TimeLimit"]
 
 @dataclass
 class StopAtReturn(Callback):
-    """End the run once an evaluation's mean return is at least `value`, in the environment's rewards."""
+    """End the run once an evaluation's mean return is at least `value`, in unscaled rewards."""
 
-    value: Annotated[float, Bounds(endless=True)]
+    value: Annotated[float, Bounds()]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -37,21 +37,21 @@ class StopAtReturn(Callback):
 
 @dataclass
 class TimeLimit(Callback):
-    """End the run after this many seconds of work, summed over resumes, except for steps lost in a crash.
+    """End the run with a checkpoint after `seconds` of work, summed over all resumes.
 
-    The run completes its step and writes a checkpoint.
+    The time of steps that were lost in a crash is not included.
     """
 
-    seconds: Annotated[float, Bounds(0.0, above=True, endless=True)]
+    seconds: Positive
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     def on_step(self, trainer: Trainer) -> None:
-        """Stop the run once its time is up."""
+        """Stop the run after its time limit."""
         if trainer.seconds >= self.seconds:
             trainer.stop(
-                f"It has worked for {self.seconds:g} seconds, its time limit. Resume it with a longer one, or without."
+                f"It has reached its time limit of {self.seconds:g} seconds. Resume it with a longer limit or none."
             )
 
 
@@ -59,18 +59,21 @@ class TimeLimit(Callback):
 class RecordVideo(Callback):
     """Record an episode of the evaluation policy before the first step and every `steps` steps.
 
-    Videos are in the run's folder `videos/`, like those of `duetto video`. The agent does not learn from them.
-    Raises UsageError if imageio or ffmpeg is missing, or the environment renders no images.
+    Videos go to `videos/` in the run's folder, like those of `duetto video`. The agent does not learn from these
+    episodes.
+
+    Raises:
+        UsageError: imageio or ffmpeg is missing, or the environment cannot render images.
     """
 
     steps: Count
 
     def __post_init__(self) -> None:
         check_fields(self)
-        video.imageio()  # raise now if it is missing
+        video.imageio()  # raises now if imageio is missing
 
     def on_start(self, trainer: Trainer) -> None:
-        """Record the first episode of a new run, so that an environment without images fails early."""
+        """Record an episode if the run is new. So an environment that cannot render raises an error before training."""
         self._before = trainer.step
         if not trainer.step:
             self._record(trainer)
@@ -82,6 +85,6 @@ class RecordVideo(Callback):
             self._record(trainer)
 
     def _record(self, trainer: Trainer) -> None:
-        with closing(trainer.another_environment(render_mode="rgb_array")) as stepper:
+        with closing(trainer.make_eval_env(render_mode="rgb_array")) as stepper:
             path = video.place(trainer.folder, trainer.step)
             video.record(trainer.policy, stepper, trainer.config.run.seed, path, tell=trainer.on_activity)

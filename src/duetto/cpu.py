@@ -1,4 +1,4 @@
-"""The CPU of this process: its name, its cores, and NumPy's threads on it."""
+"""The CPU of this process: its name, its cores, and NumPy's threads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import numpy as np
 
 @cache
 def processor() -> str:
-    """Return the CPU's name and a checksum of its instructions, if they are known: `AMD EPYC 9B14 (1a2b3c4d)`.
+    """Return the CPU's name and a checksum of its instructions: `AMD EPYC 9B14 (1a2b3c4d)`.
 
-    Virtual machines may hide the model.
+    The checksum is missing if the instructions are unknown. It distinguishes CPUs whose names a virtual machine hides.
     """
-    fields = _cpuinfo()
+    fields = cpuinfo()
     name = " ".join(fields.get("model name", "").split()) or platform.processor() or platform.machine()
     flags = " ".join(sorted(_flags(fields)))
     return f"{name} ({hashlib.sha256(flags.encode()).hexdigest()[:8]})" if flags else name or "unknown"
@@ -33,13 +33,14 @@ def cores() -> int:
 
 @cache
 def multiplies_bfloat16() -> bool:
-    """Return whether the CPU has instructions for products of bfloat16; True if its instructions are not known."""
-    flags = _flags(_cpuinfo())
-    return not flags or not flags.isdisjoint(("amx_bf16", "avx512_bf16", "bf16"))  # the last one is ARM's
+    """Return whether the CPU has instructions for bfloat16 products; True if its instructions are unknown."""
+    flags = _flags(cpuinfo())
+    return not flags or not flags.isdisjoint(("amx_bf16", "avx512_bf16", "bf16"))  # ARM's flag is "bf16"
 
 
-def _cpuinfo() -> dict[str, str]:
-    """Return the fields of Linux's `/proc/cpuinfo` by name; empty elsewhere."""
+@cache
+def cpuinfo() -> dict[str, str]:
+    """Return the fields of Linux's `/proc/cpuinfo` by name; an empty dict on other systems."""
     with suppress(OSError):
         lines = {line for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines() if ":" in line}
         return dict(sorted((name.strip(), value.strip()) for name, value in (line.split(":", 1) for line in lines)))
@@ -53,10 +54,10 @@ def _flags(fields: dict[str, str]) -> set[str]:
 # ---------------------------------------------------------------------------------------------------- NumPy's threads
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Compute NumPy's matrix products with one thread inside, if NumPy comes from its own wheel.
+    """In a `with` block, compute NumPy's matrix products with one thread, if NumPy is from its PyPI wheel.
 
-    OpenBLAS divides a product of one row by 400 x 300 weights among all cores. Its threads then wait for each other
-    and for the cores that learn meanwhile, and the last bits depend on their number.
+    OpenBLAS divides even the product of one row and 400 x 300 weights among all cores. Its threads then wait for each
+    other and for the threads of PyTorch or JAX. The number of threads also changes the last bits of a product.
     """
     threads = _openblas()
     before = threads[0]() if threads else 1
@@ -72,7 +73,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Return the functions that get and set the threads of the OpenBLAS in NumPy's own wheel; None without one."""
+    """Return the functions that get and set OpenBLAS's number of threads; None if NumPy does not bundle it."""
     package = Path(np.__file__).parent
     for file in [*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")]:
         try:

@@ -1,6 +1,6 @@
-"""Errors whose message is for the user: one sentence saying what is wrong, one saying what to do.
+"""Errors with a message for the user: one sentence names the problem, the next one names the remedy.
 
-Every layer may raise them; the command line prints the message alone and exits with `exit_code`.
+Every package may raise these errors. The command line prints only the message, and exits with `exit_code`.
 """
 
 import shlex
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format (bidirectional too), half pairs, ends of lines
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, format (such as right-to-left), surrogate, line separators
 
 
 def escaped(text: str) -> str:
-    """Return the text with escapes, such as `\\x1b`, for characters that control a terminal or hide text.
+    """Escape characters that control a terminal or hide text, for example as `\\x1b`.
 
-    Line feeds and tabs stay. Escaping twice is escaping once.
+    Line feeds and tabs stay. Escaping the result again does not change it.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -23,7 +23,7 @@ def escaped(text: str) -> str:
 
 
 def few(names: Sequence[object], most: int, separator: str = ", ") -> str:
-    """Return the first `most` names for a sentence, and the number of the others."""
+    """Return text with the first `most` names and the number of further names, such as "a, b and 3 more"."""
     return separator.join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -33,7 +33,7 @@ def to_resume(folder: Path) -> str:
 
 
 def near(path: Path) -> Path:
-    """Return the path relative to the working directory, if that contains it."""
+    """Return the path relative to the working directory if it is inside, else unchanged."""
     with suppress(OSError, ValueError):
         return path.relative_to(Path.cwd())
     return path
@@ -46,7 +46,7 @@ def _shown(character: str) -> str:
 
 
 class DuettoError(Exception):
-    """Something failed that the user can act on. `exit_code` is the command's: 1, and 2 for a UsageError."""
+    """A failure that the user can act on. The command exits with `exit_code`."""
 
     exit_code = 1
 
@@ -55,7 +55,7 @@ class DuettoError(Exception):
 
 
 class UsageError(DuettoError):
-    """A mistake in the call: an unknown name, a value out of range, spaces that do not fit."""
+    """A mistake in the call: an unknown name, a value out of range, spaces that do not fit the algorithm."""
 
     exit_code = 2
 
@@ -65,11 +65,11 @@ class NonFiniteError(DuettoError):
 
 
 class EnvironmentFailedError(DuettoError):
-    """The user's environment raised, or the process that it runs in died or hangs.
+    """The user's environment raised an exception, or its process died or hangs.
 
     Attributes:
         sentence: The problem, and how to fix it.
-        trace: The user's part of the traceback, shown below the sentence; "" if nothing was raised.
+        trace: The user's part of the traceback, shown below the sentence; "" without an exception.
     """
 
     sentence: str
@@ -84,20 +84,20 @@ class EnvironmentFailedError(DuettoError):
 
 
 class CheckpointError(DuettoError):
-    """A checkpoint cannot be written, or is damaged, foreign or missing."""
+    """A checkpoint cannot be written, is missing or damaged, or does not fit the run."""
 
 
 class RunInUseError(DuettoError):
-    """Another living process works on the same run folder."""
+    """Another running process uses the same run folder."""
 
 
-class PartLostError(DuettoError):
-    """A shard of a run's replay memory is gone.
+class ShardLostError(DuettoError):
+    """A process that holds a shard of the replay buffer died.
 
-    Its message is one sentence on the loss. The caller closes the trainer and resumes the run from its last checkpoint.
+    The caller closes the trainer and resumes the run from its last checkpoint.
 
     Attributes:
-        step: The run's step at which it was lost.
+        step: The run's step at which the shard was lost.
     """
 
     step: int = 0

@@ -1,6 +1,6 @@
 """The command that installs the packages of an extra.
 
-A registry's package called duetto is not ours, so no command names `duetto[...]`.
+The command names each package instead of `duetto[...]`, because the package duetto on PyPI is another project.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def install(*extras: str) -> str:
 
 
 def packages(*extras: str) -> list[str]:
-    """Return the pip requirements that `extras` add. A `duetto[...]` among them is expanded."""
+    """Return the pip requirements that `extras` add. If an extra names other extras of Duetto, expand these."""
     expanded: list[str] = []
     for requirement in _added("duetto", extras):
         inner = re.fullmatch(r"duetto\[(.+)\]", requirement)

@@ -17,16 +17,16 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a Python process that runs `program`, its source text, with this process's `sys.path` and `sys.argv`.
 
-    So it imports the same modules, and `config.yaml` has the command that was typed here. Ctrl-C on the terminal
-    reaches the parent alone, which has to end the process: it has its own process group. A new session
-    would cost half of an environment's steps: Linux schedules sessions against each other (autogroup).
+    So the child imports the same modules, and its `config.yaml` contains this process's command. It has its own process
+    group: Ctrl-C on the terminal reaches only the parent, which must end the child. It stays in the parent's session:
+    Linux divides CPU time between sessions (autogroup), so in a separate session an environment is half as fast.
 
     Raises:
         OSError: No process can be started.
     """
     state = json.dumps({"path": [str(path) for path in sys.path], "argv": sys.argv})
     command = [sys.executable, "-c", f"{_FINDS}\n{program}", state]
-    group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0  # where there are no trainers
+    group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0  # Windows ignores `process_group`
     return subprocess.Popen(
         command, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, process_group=0, creationflags=group
     )

@@ -1,7 +1,6 @@
-"""Plain gradient descent of rate .1, so that an algorithm's update can be followed by hand: SPEC O16.
+"""Updaters with plain gradient descent (learning rate 0.1), to verify an update by hand: SPEC O16.
 
-Each class is an `Updater`, and keeps the losses and gradients that it saw: of all a network's arrays, one after the
-other.
+`seen[network]` is the network's last loss and its gradient, with all arrays flattened and concatenated.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class TorchDescent:
     def __init__(self, algorithm: Any, spaces: Any) -> None:
         self._built = networks(algorithm, spaces, torch_networks.build)
         arrays = {name: net.values["value"] for name, net in vars(self._built).items() if list(net.values) == ["value"]}
-        self.nets = SimpleNamespace(**vars(self._built) | arrays)  # a `Parameter` is its array
+        self.nets = SimpleNamespace(**vars(self._built) | arrays)  # losses see a `Parameter` as its array
         self.seen: dict[str, tuple[float, np.ndarray]] = {}
         self.array = torch.from_numpy
 
@@ -62,11 +61,11 @@ class JaxDescent:
         self.array = jnp.asarray
 
     def minimize(self, name: str, loss: Any, *args: Any) -> Any:
-        def of(arrays: Any) -> Any:
+        def loss_of(arrays: Any) -> Any:
             every = self.arrays | {name: arrays}
             return loss(SimpleNamespace(**{n: getattr(self.nets, n).with_arrays(a) for n, a in every.items()}), *args)
 
-        (value, info), gradients = jax.value_and_grad(of, has_aux=True)(self.arrays[name])
+        (value, info), gradients = jax.value_and_grad(loss_of, has_aux=True)(self.arrays[name])
         self.seen[name] = (float(value), _flat(gradients))
         self.arrays[name] = [old - RATE * g for old, g in zip(self.arrays[name], gradients, strict=True)]
         return info

@@ -1,4 +1,4 @@
-"""FlashSAC's update written plainly in PyTorch, from its equations: nothing here is Duetto's."""
+"""Reference implementation of FlashSAC's update in plain PyTorch, without Duetto's code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAU, RATE, BETA1, BETA2, EPSILON = 0.01, 3e-4, 0.9, 0.999, 1e-8
 
 
 class Net:
-    """BN → W → two blocks x + relu(BN W₂ relu(BN W₁ x)) → RMSNorm → W + b, of arrays by name."""
+    """BN → W → two blocks x + relu(BN W₂ relu(BN W₁ x)) → RMSNorm → W + b. `arrays` are its parameters by name."""
 
     def __init__(self, arrays: dict[str, Any]) -> None:
         self.weights: Weights = {
@@ -34,7 +34,7 @@ class Net:
         self.steps = 0
 
     def __call__(self, x: Tensor, train: bool, seen: Weights | None = None, w: Weights | None = None) -> Tensor:
-        """With `train` statistics of the rows; new running statistics go into `seen`."""
+        """Normalize with batch statistics if `train`; store the new running statistics in `seen`."""
         w = self.weights if w is None else w
 
         def bn(i: int, x: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class Net:
         return x @ w["w5"].T + w["b5"]
 
     def step(self, gradients: Weights, rate: float) -> None:
-        """Adam, then the projection."""
+        """Take an Adam step, then project the weights."""
         self.steps += 1
         for name, g in gradients.items():
             self.first[name] = BETA1 * self.first[name] + (1 - BETA1) * g
@@ -69,7 +69,7 @@ class Net:
         self.project()
 
     def project(self) -> None:
-        """Rows of unit norm; scale and shift of a norm together, and g, of norm √width."""
+        """Scale weight rows to norm 1; scale each norm's (scale, shift) pair, and g, to norm √width."""
         w = self.weights
         for i in range(6):
             w[f"w{i}"] = w[f"w{i}"] / torch.clamp(w[f"w{i}"].norm(dim=1, keepdim=True), min=1e-8)
@@ -81,7 +81,7 @@ class Net:
 
 
 def gradients_of(loss: Any, *nets: Net) -> list[Weights]:
-    """The gradients of loss(*weights) with respect to the weights of each network."""
+    """Return the gradients of loss(*weights) with respect to the weights of each network."""
     leaves = [{name: value.clone().requires_grad_() for name, value in net.weights.items()} for net in nets]
     found = torch.autograd.grad(loss(*leaves), [leaf for each in leaves for leaf in each.values()])
     parts = iter(found)
@@ -89,7 +89,7 @@ def gradients_of(loss: Any, *nets: Net) -> list[Weights]:
 
 
 def sampled(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """tanh of a Gaussian's sample, and its log-density."""
+    """Return a tanh-squashed Gaussian sample and its log-density."""
     mean, rho = output.chunk(2, dim=-1)
     log_std = -10 + 6 * (1 + torch.tanh(rho))
     u = mean + torch.exp(log_std) * noise
@@ -98,7 +98,7 @@ def sampled(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def projection(p: Tensor, y: Tensor) -> Tensor:
-    """The distribution over the atoms: each gets of p_j what its distance to y_j in atoms leaves of 1."""
+    """Project p at returns y onto the atoms z: atom i gets Σ_j p_j · max(0, 1 - |y_j - z_i| / Δz)."""
     position = (torch.clamp(y, LOW, HIGH) - LOW) / ((HIGH - LOW) / (ATOMS - 1))
     share = torch.clamp(1 - torch.abs(position[:, :, None] - torch.arange(ATOMS)), min=0)
     return (p[:, :, None] * share).sum(1)
@@ -114,7 +114,7 @@ class PlainFlashSAC:
         self.count = 0
 
     def update(self, batch: dict[str, Tensor], now: Tensor, later: Tensor, updates: int) -> None:
-        """One update of a run of `updates`."""
+        """Make one update of a run with `updates` updates in total."""
         s, a, s2, size = batch["obs"], batch["action"], batch["next_obs"], len(batch["obs"])
         if self.count % 2 == 0:
             self._update_actor(torch.cat([s, s2]), s, now, size, self._rate(self.count / 2 / updates))

@@ -1,4 +1,4 @@
-"""Discrete SAC's equations on hand-made networks, and what its gradients move."""
+"""Discrete SAC's losses and the actor's gradient by hand."""
 
 from types import SimpleNamespace
 
@@ -34,36 +34,25 @@ def make_nets(array, critic=TWINS, log_alpha=LOG_ALPHA):
 
 def make_batch(array, reward, discount, weight=(1, 1), action=(0, 1)):
     zeros = array(np.zeros((2, 1)))
-    action = array(np.array(action, np.float32))  # compared with whole numbers
+    action = array(np.array(action, np.float32))  # floats, which the loss compares with action indices
     return Batch(zeros, action, array(reward), array(discount), zeros, array(weight))
 
 
-def test_the_target_is_the_expectation_of_the_lower_twin_and_the_entropy(array):
-    _, info = DiscreteSAC().critic_loss(make_nets(array), make_batch(array, [1, 2], [0.9, 0.5]))
-    np.testing.assert_allclose(info["target"], [1 + 0.9 * SOFT[0], 2 + 0.5 * SOFT[1]], rtol=1e-6)
+def test_target_is_expected_soft_value_of_lower_twin(array):
+    _, info = DiscreteSAC().critic_loss(make_nets(array), make_batch(array, [1, 2], [0.9, 0]))
+    np.testing.assert_allclose(info["target"], [1 + 0.9 * SOFT[0], 2], rtol=1e-6)
 
 
-def test_where_an_episode_terminated_neither_counts(array):
-    _, info = DiscreteSAC().critic_loss(make_nets(array), make_batch(array, [1, 2], [0, 0]))
-    np.testing.assert_array_equal(info["target"], np.array([1, 2], np.float32))
-
-
-# With α → 0 values are π's means of the lower twin, 1/4·10 + 3/4·8 = 8.5 and 9.
-def test_the_temperature_weighs_the_entropy(array):
-    _, info = DiscreteSAC().critic_loss(make_nets(array, log_alpha=-50.0), make_batch(array, [0, 0], [1, 1]))
-    np.testing.assert_allclose(info["target"], [8.5, 9.0], rtol=1e-6)
-
-
-# y = [1, 3]; of the actions 0 and 1 Q1 = [1.5, 2], Q2 = [-1, 6]: errors [.5, -1] and [-2, 3]; see SAC's.
+# y = [1, 3]; for actions 0 and 1 Q1 = [1.5, 2], Q2 = [-1, 6]: errors [.5, -1] and [-2, 3], as in test_sac_losses.py.
 @pytest.mark.parametrize(("weight", "expected"), [([1, 1], 7.125), ([1, 0.5], 4.625)])
-def test_the_critics_predict_what_was_done(array, weight, expected):
+def test_critic_loss_uses_values_of_taken_actions(array, weight, expected):
     nets = make_nets(array, critic=[[[1.5, 99], [99, 2]], [[-1, 99], [99, 6]]])
     loss, info = DiscreteSAC().critic_loss(nets, make_batch(array, [1, 3], [0, 0], weight))
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(info["priority"], [1.25, 2], rtol=1e-6)
 
 
-def test_the_actors_loss_is_minus_the_soft_value_and_unweighted(array):
+def test_actor_loss_is_unweighted_negative_soft_value(array):
     for weight in ([1, 1], [0.1, 0.7]):
         loss, info = DiscreteSAC().actor_loss(make_nets(array), make_batch(array, [0, 0], [0, 0], weight))
         assert float(loss) == pytest.approx(-SOFT.mean(), rel=1e-6)
@@ -72,7 +61,7 @@ def test_the_actors_loss_is_minus_the_soft_value_and_unweighted(array):
 
 # Σ π log π = -.5623352 and -.6931472, mean -.6277412; H̄ = .98·log 2 = .6792842, half of it .3396421 with .49.
 @pytest.mark.parametrize(("scale", "target"), [(0.98, 0.6792842), (0.49, 0.3396421)])
-def test_the_temperatures_loss(array, scale, target):
+def test_temperature_loss_by_hand(array, scale, target):
     terms = array([[-0.3465736, -0.2157616], [-0.3465736] * 2])
     nets, batch = SimpleNamespace(log_alpha=array(LOG_ALPHA)), make_batch(array, [0, 0], [0, 0])
     loss, info = DiscreteSAC(target_entropy_scale=scale).temperature_loss(nets, batch, terms, array([0.6931472] * 2))
@@ -80,19 +69,21 @@ def test_the_temperatures_loss(array, scale, target):
     assert float(info["temperature"]) == pytest.approx(0.5, rel=1e-6)
 
 
-def test_where_actions_are_forbidden_the_greatest_entropy_is_of_the_others(array):
+def test_max_entropy_excludes_masked_actions(array):
     policy = Categorical(array([[1, 2, 3, 4], [1, 2, 3, 4]])).with_mask(array([[1, 1, 1, 0], [0, 1, 0, 0]]) > 0)
     np.testing.assert_allclose(policy.max_entropy, [np.log(3), 0], rtol=1e-6)
-    np.testing.assert_allclose(policy.entropy(), [0.8323955, 0], atol=1e-6)  # of softmax(1, 2, 3), and of one choice
+    np.testing.assert_allclose(
+        policy.entropy(), [0.8323955, 0], atol=1e-6
+    )  # of softmax(1, 2, 3), and of a single action
     assert np.asarray(policy.mode()).tolist() == [2, 1]
 
 
 # ∂/∂logits Σ π (α log π - q) = π (α log π - q - loss). First row: α log π - q = [-10.6931472, -8.143841], loss
 # -8.7811676: 1/4·-1.9119796 = -.4779949 and 3/4·.6373266 = .4779949. Second: 1/2·-1 and 1/2·1. Means: halves.
-EXPECTED = [[-0.2389975, 0.2389975], [-0.25, 0.25]]
+EXPECTED_GRADIENT = [[-0.2389975, 0.2389975], [-0.25, 0.25]]
 
 
-def test_the_actors_gradient_goes_through_all_probabilities():
+def test_actor_gradient_flows_through_all_probabilities():
     def loss(array, logits):
         nets = make_nets(array)
         nets.actor = lambda obs: Categorical(logits)
@@ -101,12 +92,12 @@ def test_the_actors_gradient_goes_through_all_probabilities():
     logits = torch.tensor(LOGITS, requires_grad=True)
     tensor = lambda values: torch.as_tensor(np.asarray(values, np.float32))  # noqa: E731
     (gradient,) = torch.autograd.grad(loss(tensor, logits), [logits])
-    np.testing.assert_allclose(gradient, EXPECTED, rtol=1e-5)
+    np.testing.assert_allclose(gradient, EXPECTED_GRADIENT, rtol=1e-5)
     gradient = jax.grad(lambda logits: loss(jnp.asarray, logits))(jnp.asarray(LOGITS))
-    np.testing.assert_allclose(gradient, EXPECTED, rtol=1e-5)
+    np.testing.assert_allclose(gradient, EXPECTED_GRADIENT, rtol=1e-5)
 
 
-def test_it_wants_choices_and_vectors():
+def test_discrete_sac_requires_discrete_actions():
     vector = Box((3,), "float32", (-1.0,) * 3, (1.0,) * 3)
     with pytest.raises(UsageError, match="discretesac needs a Discrete action space; Pendulum has Box"):
         DiscreteSAC().check_spaces(vector, vector, "Pendulum")

@@ -1,4 +1,4 @@
-"""Exploration noise as DDPG and TD3 make it: SPEC C23 to C25, O8."""
+"""Exploration noise of DDPG and TD3, and slices of the epsilon ladder: SPEC C23 to C25, O8."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from learning_cases import ACTION
 from duetto.algorithms import DDPG, R2D2, TD3
 
 
-class Forced:
-    """A generator that gives the numbers it was told."""
+class FixedNormals:
+    """A random generator that returns the given numbers in turn."""
 
     def __init__(self, *numbers):
         self.numbers = iter(numbers)
@@ -18,7 +18,7 @@ class Forced:
 
 
 def explore(algorithm, steps, *, total=1000, shape=(1, 1), random=None, start=0):
-    """Noise at each of some steps, and the last state."""
+    """Return the noise of each step, and the last state."""
     random, state, seen = random or np.random.default_rng(0), np.zeros(shape, np.float32), []
     for step in range(start, start + steps):
         noise, state = algorithm.explorer().draw(random, state, step, total, ACTION)
@@ -29,14 +29,14 @@ def explore(algorithm, steps, *, total=1000, shape=(1, 1), random=None, start=0)
 
 
 @pytest.mark.parametrize("kind", [DDPG, TD3])
-def test_c23_gaussian_noise_is_independent_for_each_environment_and_dimension(kind):
+def test_gaussian_noise_is_independent_per_env_and_dimension_c23(kind):
     noise, _ = explore(kind(exploration_noise=0.3), 20_000, shape=(2, 2))
     np.testing.assert_allclose(np.cov(noise.reshape(-1, 4).T), 0.09 * np.eye(4), atol=0.003)
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.01)
 
 
-def test_each_episode_has_its_own_std():
-    """Uniform between the two, and the same in all dimensions until the episode of its environment ends."""
+def test_noise_std_is_drawn_per_episode():
+    """The std is uniform between both options, equal in all dimensions, and fixed during an episode."""
     explorer = TD3(exploration_noise=0.1, exploration_noise_max=0.5).explorer()
     random, state = np.random.default_rng(0), np.zeros((1000, 2), np.float32)
     noise, first = explorer.draw(random, state, 0, 1000, ACTION)
@@ -49,35 +49,30 @@ def test_each_episode_has_its_own_std():
     assert (second[:500] != first[:500]).all()
 
 
-def test_o8_ornstein_uhlenbeck():
+def test_ornstein_uhlenbeck_noise_o8():
     algorithm = DDPG(exploration="ou", exploration_noise=0.2)
-    noise, state = explore(algorithm, 5, random=Forced(1.0, -1.0, 0.5, 0.0, 2.0))
+    noise, state = explore(algorithm, 5, random=FixedNormals(1.0, -1.0, 0.5, 0.0, 2.0))
     np.testing.assert_allclose(noise.ravel(), [0.2, -0.03, 0.0745, 0.063325, 0.45382625], rtol=1e-5)
     assert state == noise[-1]
 
 
-def test_the_scale_is_of_the_noise_and_not_of_the_process():
-    """x = .2, then .2 - .03 + .2 = .37: what is added to the action is half of it, what continues is the whole."""
+def test_final_scale_does_not_scale_ou_state():
+    """x = .2, then .2 - .03 + .2 = .37. The noise is x / 2; the process continues from x."""
     half = DDPG(exploration="ou", exploration_noise=0.2, exploration_final_scale=0.5)
-    noise, state = explore(half, 2, start=1, total=1, random=Forced(1.0, 1.0))
+    noise, state = explore(half, 2, start=1, total=1, random=FixedNormals(1.0, 1.0))
     np.testing.assert_allclose(noise.ravel(), [0.1, 0.185], rtol=1e-6)
     np.testing.assert_allclose(state, [[0.37]], rtol=1e-6)
 
 
 # SPEC O8, T = 1000.
 @pytest.mark.parametrize(("step", "scale"), [(0, 1.0), (250, 0.75025), (1000, 0.001), (1500, 0.001)])
-def test_o8_scale(step, scale):
+def test_noise_scale_decays_linearly_o8(step, scale):
     algorithm = DDPG(exploration_noise=1.0, exploration_final_scale=1e-3)
-    noise, _ = explore(algorithm, 1, start=step, total=1000, random=Forced(1.0))
+    noise, _ = explore(algorithm, 1, start=step, total=1000, random=FixedNormals(1.0))
     assert noise.item() == pytest.approx(scale)
 
 
-def test_none_at_all():
-    noise, _ = explore(DDPG(exploration="none"), 3)
-    assert not noise.any()
-
-
-def test_pitfall_21_the_process_starts_again_where_an_episode_is_over():
+def test_ou_state_resets_at_episode_end_pitfall_21():
     state, done = np.array([[0.3, 0.4], [0.5, 0.6]], np.float32), np.array([True, False])
     after = DDPG().explorer().after_episode(state, done)
     assert after.dtype == np.float32
@@ -85,7 +80,7 @@ def test_pitfall_21_the_process_starts_again_where_an_episode_is_over():
     np.testing.assert_array_equal(DDPG(ou_reset=False).explorer().after_episode(state, done), state)
 
 
-def test_some_environments_have_their_own_part_of_the_ladder():
+def test_epsilon_ladder_for_some_environments_is_slice():
     everybody = R2D2().explorer()
     whole = everybody.schedule(0, 0, 8)
     assert len(set(whole)) == 8

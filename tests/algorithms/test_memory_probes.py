@@ -1,4 +1,4 @@
-"""One bit of memory: recurrent networks solve `probes.Recall` with every algorithm, the same without memory cannot."""
+"""`probes.Recall` needs one bit of memory: recurrent policies solve it, feedforward policies cannot."""
 
 import pytest
 from probes import Recall, RecallChoice, run
@@ -21,7 +21,7 @@ CONTINUOUS = {
 } | SEQUENCES
 ENTROPY = {"learn_temperature": False, "temperature": 1e-4, "actor_learning_rate": 1e-2}
 WITHOUT_NOISE = {name: value for name, value in CONTINUOUS.items() if name != "exploration_noise"}
-CHOICES = {
+DISCRETE = {
     "discount": 0.9,
     "hidden": (32,),
     "head_hidden": (),
@@ -34,7 +34,7 @@ CHOICES = {
     "exploration": "linear",
     "exploration_steps": 1_000,
 } | SEQUENCES
-ROLLOUTS = {
+PPO_OPTIONS = {
     "hidden": (32,),
     "recurrent_size": 16,
     "rollout_steps": 24,
@@ -47,15 +47,15 @@ CASES = {
     "td3": (TD3, CONTINUOUS, Recall, 1_500, {}),
     "sac": (SAC, WITHOUT_NOISE | ENTROPY, Recall, 1_500, {}),
     "ddpg": (DDPG, CONTINUOUS, Recall, 1_500, {}),
-    "dqn": (DQN, CHOICES, RecallChoice, 1_500, {}),
-    "r2d2": (R2D2, CHOICES, RecallChoice, 1_500, {}),
-    "ppo": (PPO, ROLLOUTS, RecallChoice, 8 * 24 * 25, {"num_envs": 8}),
+    "dqn": (DQN, DISCRETE, RecallChoice, 1_500, {}),
+    "r2d2": (R2D2, DISCRETE, RecallChoice, 1_500, {}),
+    "ppo": (PPO, PPO_OPTIONS, RecallChoice, 8 * 24 * 25, {"num_envs": 8}),
 }
-BEST_WITHOUT = {Recall: 0.75, RecallChoice: 0.5}
+BEST_FEEDFORWARD = {Recall: 0.75, RecallChoice: 0.5}
 
 
-def learned(name, recurrent, backend, folder):
-    """The mean return of 60 episodes after training."""
+def mean_return_after_training(name, recurrent, backend, folder):
+    """Train, then return the mean return of 60 episodes."""
     kind, options, probe, steps, others = CASES[name]
     trainer = run(kind(**options, recurrent=recurrent), probe, backend, folder, steps, **others)
     stepper = environments.make(probe, num_envs=10)
@@ -65,19 +65,19 @@ def learned(name, recurrent, backend, folder):
         stepper.close()
 
 
-def marked(name, recurrent="none"):
+def memory_case(name, recurrent="none"):
     fast = {("td3", "lstm"), ("dqn", "lstm"), ("ppo", "gru"), ("dqn", "none")}
     return pytest.param(name, recurrent, marks=() if (name, recurrent) in fast else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("name", "recurrent"), [marked(name, kind) for name in CASES for kind in ("lstm", "gru")])
-def test_with_a_memory(backend, tmp_path, name, recurrent):
-    assert learned(name, recurrent, backend, tmp_path) > 0.95
+@pytest.mark.parametrize(("name", "recurrent"), [memory_case(name, kind) for name in CASES for kind in ("lstm", "gru")])
+def test_recurrent_policy_solves_recall(backend, tmp_path, name, recurrent):
+    assert mean_return_after_training(name, recurrent, backend, tmp_path) > 0.95
 
 
-@pytest.mark.parametrize(("name", "recurrent"), [marked(name) for name in ("td3", "sac", "ddpg", "dqn", "ppo")])
-def test_without_one(backend, tmp_path, name, recurrent):
-    """As good as chance allows; of 60 fair coins fewer than 0.72 are right in 999 of 1,000 cases."""
-    without = learned(name, recurrent, backend, tmp_path)
-    best = BEST_WITHOUT[CASES[name][2]]
-    assert best - 0.25 < without < best + 0.22
+@pytest.mark.parametrize(("name", "recurrent"), [memory_case(name) for name in ("td3", "sac", "ddpg", "dqn", "ppo")])
+def test_feedforward_policy_cannot_solve_recall(backend, tmp_path, name, recurrent):
+    """The return is that of guessing: of 60 fair coins, a share below 0.72 is right in 99.9 % of cases."""
+    mean_return = mean_return_after_training(name, recurrent, backend, tmp_path)
+    best = BEST_FEEDFORWARD[CASES[name][2]]
+    assert best - 0.25 < mean_return < best + 0.22

@@ -1,4 +1,4 @@
-"""Algorithms for continuous actions learn values and actions end to end, on both backends: see tests/probes.py."""
+"""Continuous-action algorithms learn the values and best actions of tests/probes.py, on both backends."""
 
 from functools import partial
 
@@ -24,11 +24,11 @@ OPTIONS = {
     "critic_learning_rate": 1e-2,
     "learning_rate_decay": "linear",
     "tau": 0.05,
-    # So little that entropy hardly counts: 1e-4 · log 2 for a uniform policy.
+    # So small that the entropy term is negligible: 1e-4 · log 2 for a uniform policy.
     "learn_temperature": False,
     "temperature": 1e-4,
 }
-NEAR = 0.1
+TOLERANCE = 0.1
 
 
 def column(*values):
@@ -36,18 +36,18 @@ def column(*values):
 
 
 @pytest.mark.parametrize("kind", [TD3, DDPG, SAC])
-def test_a_delayed_reward(backend, kind, tmp_path):
-    """γ (1 - (a + .5)²) at the start, the same without γ one step later, where only the first action counts."""
+def test_algorithm_learns_delayed_reward(backend, kind, tmp_path):
+    """Q is γ (1 - (a + .5)²) at the start and 1 - (a + .5)² one step later; only the first action a counts."""
     algorithm = kind(**{name: value for name, value in OPTIONS.items() if name in kind.options()})
     learner = run(algorithm, Wait, backend, tmp_path, 700).learner
     q = first_q(learner, column(0, 0, 0), column(-0.5, 0, 0.5))
-    np.testing.assert_allclose(q, [0.5, 0.375, 0], atol=NEAR)
-    np.testing.assert_allclose(first_q(learner, column(0.5, 1), column(0, 0)), [1, 0.75], atol=NEAR)
-    np.testing.assert_allclose(learner.act(column(0)), [[-0.5]], atol=2 * NEAR)
+    np.testing.assert_allclose(q, [0.5, 0.375, 0], atol=TOLERANCE)
+    np.testing.assert_allclose(first_q(learner, column(0.5, 1), column(0, 0)), [1, 0.75], atol=TOLERANCE)
+    np.testing.assert_allclose(learner.act(column(0)), [[-0.5]], atol=2 * TOLERANCE)
 
 
 # ---------------------------------------------------------------------------------------------------- SPEC O18
-# Linear in the one-hot state: a table. With τ = 1 the targets are those of the last update, as in value iteration.
+# A linear network of one-hot states is a table. With τ = 1 the update is value iteration.
 TABLE = {
     "hidden": (),
     "tau": 1.0,
@@ -61,7 +61,7 @@ TABLE = {
 
 
 class Chain(gymnasium.Env):
-    """Three steps round a ring of three states, each pays 1. Then the task ends, or only the episode is cut."""
+    """A ring of three states with reward 1 per step. After three steps the episode terminates or is truncated."""
 
     def __init__(self, truncates: bool) -> None:
         self.observation_space, self.action_space = Discrete(3), Box(-1.0, 1.0, (1,), np.float32)
@@ -78,12 +78,12 @@ class Chain(gymnasium.Env):
         return self.state, 1.0, over and not self.truncates, over and self.truncates, {}
 
 
-# Terminated: 1 + .9·1.9, 1 + .9·1, 1. Truncated, and endless otherwise: 1 / (1 - .9).
+# Terminated: 1 + .9·1.9, 1 + .9·1, 1. Truncated: the infinite sum 1 / (1 - .9).
 @pytest.mark.parametrize(("truncates", "values"), [(False, [2.71, 1.9, 1.0]), (True, [10.0, 10.0, 10.0])])
 @pytest.mark.parametrize(
     ("kind", "mode"), [(TD3, AutoresetMode.NEXT_STEP), (TD3, AutoresetMode.SAME_STEP), (DDPG, AutoresetMode.SAME_STEP)]
 )
-def test_o18_value_of_a_chain(backend, kind, mode, truncates, values, tmp_path):
+def test_chain_values_with_terminated_and_truncated_episodes_o18(backend, kind, mode, truncates, values, tmp_path):
     vector = Whole([partial(Chain, truncates)] * 2, autoreset_mode=mode)
     learner = run(kind(**TABLE), vector, backend, tmp_path, 1000).learner
     found = first_q(learner, np.eye(3), np.zeros((3, 1)))

@@ -1,4 +1,4 @@
-"""SAC's equations on hand-made networks, and one update that can be followed by hand."""
+"""SAC's losses and one update by hand."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ GAMMA = 0.5
 LOG_ALPHA = -0.6931472  # α = .5
 
 
-def test_one_update_of_gradient_descent(backend):
+def test_sac_update_by_hand(backend):
     """π(s) = tanh N(θ s, 1), Q = w·[s, a] for both critics; θ = .25, w = [1, 1], α = .5; s = 1, a = .5, r = 1, s' = 2.
 
     Next action: before tanh .25·2 + .5 = 1, a' = tanh 1 = .7615942; 1 - a'² = .4199743, whose logarithm is -.8675617.
@@ -31,8 +31,8 @@ def test_one_update_of_gradient_descent(backend):
     With the noise fixed, d log π / dθ = 2 tanh 1 = 1.5231883 and dQ / dθ = 1.0924891·.4199743 = .4588174:
     .5·1.5231883 - .4588174 = .3027768, so θ = .2197223.
 
-    Temperature, H̄ = -1: loss .6931472·(-.3326269 - 1) = -.9237065, gradient 1.3326269: the policy is more random than
-    that, α falls: log α = -.6931472 - .1332627 = -.8264099. Targets: w' = 1 + .005·[.1849783, .0924891].
+    Temperature, H̄ = -1: loss .6931472·(-.3326269 - 1) = -.9237065, gradient 1.3326269: the entropy exceeds H̄,
+    so α falls: log α = -.6931472 - .1332627 = -.8264099. Targets: w' = 1 + .005·[.1849783, .0924891].
     """
     networks = {"actor_network": toy_networks.gaussian(0.25), "critic_network": toy_networks.critic(1.0)}
     algorithm = SAC(temperature=0.5, **networks)
@@ -61,7 +61,7 @@ def policy(array, mean):
 
 
 def twins(obs, action):
-    """Q1(a) = 10 + 2a and Q2(a) = 12 - a: the lower one changes at a = 2/3."""
+    """Q1(a) = 10 + 2a and Q2(a) = 12 - a: Q2 is lower if a > 2/3."""
     a = action[:, 0]
     return array_namespace(a).stack([10 + 2 * a, 12 - a])
 
@@ -78,25 +78,20 @@ def make_nets(array, mean, critic=twins, log_alpha=LOG_ALPHA):
     )
 
 
-# Before tanh 0 + .5 and 1 + 0. a' = [.4621172, .7615942]; min Q' = [10 + .9242343, 12 - .7615942].
+# Before tanh: 0 + .5 and 1 + 0. a' = [.4621172, .7615942]; min Q' = [10 + .9242343, 12 - .7615942].
 # log(1 - a'²) = [-.2402290, -.8675617]; log π = [-.125 - .9189385 + .2402290, -.9189385 + .8675617]
 # = [-.8037095, -.0513768]; soft values [10.9242343 + .4018548, 11.2384058 + .0256884] = [11.3260891, 11.2640942].
 SOFT = np.array([11.3260891, 11.2640942])
 MEAN, NOISE = [[0.0], [1.0]], [[0.5], [0.0]]
 
 
-def test_the_target_is_the_lower_twin_and_the_entropy(array):
-    _, info = SAC().critic_loss(make_nets(array, MEAN), make_batch(array, [1, 2], [0.9, 0.5]), array(NOISE))
-    np.testing.assert_allclose(info["target"], [1 + 0.9 * SOFT[0], 2 + 0.5 * SOFT[1]], rtol=1e-6)
+def test_target_adds_entropy_to_lower_twin(array):
+    _, info = SAC().critic_loss(make_nets(array, MEAN), make_batch(array, [1, 2], [0.9, 0]), array(NOISE))
+    np.testing.assert_allclose(info["target"], [1 + 0.9 * SOFT[0], 2], rtol=1e-6)
 
 
-def test_where_an_episode_terminated_neither_counts(array):
-    _, info = SAC().critic_loss(make_nets(array, MEAN), make_batch(array, [1, 2], [0, 0]), array(NOISE))
-    np.testing.assert_array_equal(info["target"], np.array([1, 2], np.float32))
-
-
-# With α → 0, e^-50, values are those of ordinary Q-learning, [10.9242343, 11.2384058].
-def test_the_temperature_weighs_the_entropy(array):
+# With α = e^-50 the entropy term vanishes, and values are those of Q-learning, [10.9242343, 11.2384058].
+def test_temperature_scales_entropy_in_target(array):
     batch, noise = make_batch(array, [0, 0], [1, 1]), array(NOISE)
     targets = [
         np.asarray(SAC().critic_loss(make_nets(array, MEAN, log_alpha=log_alpha), batch, noise)[1]["target"])
@@ -108,17 +103,17 @@ def test_the_temperature_weighs_the_entropy(array):
 
 
 # y = [1, 3]; errors Q1 [.5, -1], Q2 [-2, 3]: (.25 + 4) and (1 + 9), mean 7.125; with weights [1, .5] 4.625.
-# Priorities are means of the sizes, (.5 + 2) / 2 and (1 + 3) / 2.
+# Priorities are means of absolute errors, (.5 + 2) / 2 and (1 + 3) / 2.
 @pytest.mark.parametrize(("weight", "expected"), [([1, 1], 7.125), ([1, 0.5], 4.625)])
-def test_the_critics_loss_and_priorities(array, weight, expected):
+def test_critic_loss_and_priorities_by_hand(array, weight, expected):
     nets = make_nets(array, MEAN, critic=lambda obs, action: array([[1.5, 2], [-1, 6]]))
     loss, info = SAC().critic_loss(nets, make_batch(array, [1, 3], [0, 0], weight), array(NOISE))
     np.testing.assert_allclose(float(loss), expected, rtol=1e-6)
     np.testing.assert_allclose(info["priority"], [1.25, 2], rtol=1e-6)
 
 
-# The same numbers as above: .5·[-.8037095, -.0513768] - [10.9242343, 11.2384058], which is minus the soft values.
-def test_the_actors_loss_is_minus_the_soft_value_of_the_lower_twin_and_unweighted(array):
+# The numbers of the target: .5·[-.8037095, -.0513768] - [10.9242343, 11.2384058], which is minus the soft values.
+def test_actor_loss_is_unweighted_negative_soft_value(array):
     for weight in ([1, 1], [0.1, 0.7]):
         batch = make_batch(array, [0, 0], [0, 0], weight)
         loss, info = SAC().actor_loss(make_nets(array, MEAN), batch, array(NOISE))
@@ -126,36 +121,11 @@ def test_the_actors_loss_is_minus_the_soft_value_of_the_lower_twin_and_unweighte
         np.testing.assert_allclose(info["log_prob"], [-0.8037095, -0.0513768], rtol=1e-4)
 
 
-# log α = -.6931472; log π 1 and 3 are 2 on average; H̄ is -1 for the one number, -.5 with half of the scale.
+# log α = -.6931472; log π = 1 and 3 have the mean 2; H̄ is -1 for one action dimension, -.5 with scale .5.
 @pytest.mark.parametrize(("scale", "expected"), [(1.0, 0.6931472 * 1), (0.5, 0.6931472 * 1.5)])
-def test_the_temperatures_loss(array, scale, expected):
+def test_temperature_loss_by_hand(array, scale, expected):
     nets = SimpleNamespace(log_alpha=array(LOG_ALPHA))
     batch = make_batch(array, [0, 0], [0, 0])
     loss, info = SAC(target_entropy_scale=scale).temperature_loss(nets, batch, array([1, 3]))
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     assert float(info["temperature"]) == pytest.approx(0.5, rel=1e-6)
-
-
-@pytest.mark.parametrize("field", ["reward", "discount", "weight"])
-def test_a_column_is_refused(array, field):
-    batch = make_batch(array, [1, 2], [1, 1])
-    batch = batch._replace(**{field: getattr(batch, field)[:, None]})
-    with pytest.raises(ValueError, match=r"\(2, 1\)"):
-        SAC().critic_loss(make_nets(array, MEAN), batch, array(NOISE))
-
-
-def test_the_noise_is_standard_normal_and_another_for_each_of_both_actions():
-    size = 10_000
-    batch = make_batch(np.asarray, np.zeros(size), np.zeros(size))._replace(action=np.zeros((size, 2)))
-    now, following = SAC().draw(np.random.default_rng(0), batch)
-    assert now.shape == following.shape == (size, 2)
-    assert now.dtype == following.dtype == np.float32
-    np.testing.assert_allclose(np.cov(np.concatenate([now, following], axis=1).T), np.eye(4), atol=0.04)
-
-
-def test_critics_that_return_a_column_are_refused(array):
-    nets = make_nets(array, MEAN, critic=lambda obs, action: twins(obs, action)[..., None])
-    batch = make_batch(array, [1, 2], [0, 0])
-    for loss in (SAC().critic_loss, SAC().actor_loss):
-        with pytest.raises(ValueError, match=r"q \(2, 1\)"):
-            loss(nets, batch, array(NOISE))

@@ -1,6 +1,4 @@
-"""What makes TD3 TD3, one test per fact, through the learners of both backends. The losses: test_td3_losses.py."""
-
-from dataclasses import dataclass
+"""TD3's defining properties, one test each, on learners of both backends. The losses: test_td3_losses.py."""
 
 import numpy as np
 import pytest
@@ -8,19 +6,11 @@ from learning_cases import assert_same, batch, build, changed, first_moments, sm
 
 from duetto.algorithms import DDPG, TD3
 
-EVERYTHING = {"actor", "critic", "target_actor", "target_critic"}
+ALL_NETWORKS = {"actor", "critic", "target_actor", "target_critic"}
 
 
-@dataclass(frozen=True)
-class ActorAlone(TD3):
-    """No critic step: what the actor's loss does by itself."""
-
-    def update(self, learner, batch, noise, phase):
-        learner.minimize("actor", self.actor_loss, batch)
-
-
-def moved(learner, updates):
-    """Which networks moved at each of some updates."""
+def networks_moved(learner, updates):
+    """Return the set of networks that each update moves."""
     seen = []
     for seed in range(updates):
         before = learner.parameters()
@@ -29,9 +19,9 @@ def moved(learner, updates):
     return seen
 
 
-# T7: counted over the whole run, first after the 2nd critic step for a delay of 2. T8: both targets wait too.
+# T7: with a delay of 2 the actor first moves at the 2nd update of the run. T8: both targets move with the actor.
 @pytest.mark.parametrize(
-    ("delay", "turns", "target_update", "otherwise"),
+    ("delay", "actor_moves", "target_update", "otherwise"),
     [
         (1, [1, 1, 1, 1, 1, 1], "with_actor", {"critic"}),
         (2, [0, 1, 0, 1, 0, 1], "with_actor", {"critic"}),
@@ -39,16 +29,16 @@ def moved(learner, updates):
         (2, [0, 1, 0, 1, 0, 1], "every_step", {"critic", "target_actor", "target_critic"}),
     ],
 )
-def test_which_networks_move_at_each_of_six_updates(backend, delay, turns, target_update, otherwise):
+def test_policy_delay_and_target_update_select_moving_networks(backend, delay, actor_moves, target_update, otherwise):
     learner = build(backend, small(TD3, policy_delay=delay, target_update=target_update))
     parameters = learner.parameters()
-    parameters["target_actor"]["layers.0.bias"] += 1  # else it has nowhere to go before the actor's first turn
+    parameters["target_actor"]["layers.0.bias"] += 1  # else it equals the actor, which has not moved yet
     learner.load_parameters(parameters)
-    assert moved(learner, 6) == [EVERYTHING if turn else otherwise for turn in turns]
+    assert networks_moved(learner, 6) == [ALL_NETWORKS if moves else otherwise for moves in actor_moves]
 
 
 def gradients(learner, state, **shifted):
-    """Every network's gradient at the first update, with some parameters shifted: critic=(member, by) for example."""
+    """Return the gradients at the first update. critic=(member, by) first shifts that member's parameters."""
     learner.load_state_dict(state)
     parameters = learner.parameters()
     for name, (member, by) in shifted.items():
@@ -59,8 +49,8 @@ def gradients(learner, state, **shifted):
     return {name: first_moments(learner, name) for name in ("actor", "critic")}
 
 
-def test_each_critic_has_its_own_gradient_and_the_actor_climbs_the_first(backend):
-    """A changed second critic changes its own gradient, and not a bit of the first one's or of the actor's."""
+def test_critic_gradients_are_independent_and_actor_uses_first(backend):
+    """Shifting the second critic changes only its own gradient, not the first critic's or the actor's."""
     learner = build(backend, small(policy_delay=1))
     state = learner.state_dict()
     before, first, second = (gradients(learner, state, critic=(i, by)) for i, by in ((0, 0.0), (0, 0.5), (1, 0.5)))
@@ -74,26 +64,7 @@ def test_each_critic_has_its_own_gradient_and_the_actor_climbs_the_first(backend
         assert not np.allclose(gradient, first["actor"][name])
 
 
-def test_d3_the_actors_loss_moves_the_actor_alone(backend):
-    learner = build(backend, small(ActorAlone))
-    assert moved(learner, 3) == [{"actor"}] * 3
-    assert all(not moment.any() for moment in first_moments(learner, "critic").values())
-
-
-def test_the_actor_climbs_the_critic_that_was_just_updated(backend):
-    """T7: its gradient is the new critic's, not the old one's."""
-    learner, alone = build(backend, small(policy_delay=1, critic_learning_rate=0.1)), build(backend, small(ActorAlone))
-    state = alone.state_dict()
-    learner.update(batch())
-    found = first_moments(learner, "actor")["layers.2.weight"]
-    old = gradients(alone, state)["actor"]["layers.2.weight"]
-    state["parameters"]["critic"] = learner.parameters()["critic"]
-    new = gradients(alone, state)["actor"]["layers.2.weight"]
-    np.testing.assert_allclose(found, new, rtol=1e-4, atol=1e-7)
-    assert not np.allclose(found, old, rtol=1e-2)
-
-
-def test_without_its_three_changes_it_is_ddpg_bit_for_bit(backend):
+def test_td3_without_its_changes_equals_ddpg(backend):
     learners = [
         build(backend, small(DDPG)),
         build(backend, small(TD3, twin_critic=False, target_noise=0.0, policy_delay=1)),
@@ -102,19 +73,5 @@ def test_without_its_three_changes_it_is_ddpg_bit_for_bit(backend):
         for learner in learners:
             learner.update(batch(seed=seed, weighted=True))
     ours, theirs = (learner.parameters() for learner in learners)
-    for name in EVERYTHING:
+    for name in ALL_NETWORKS:
         assert_same(ours[name], theirs[name])
-
-
-def test_pitfall_18_the_twins_start_different(backend):
-    for values in build(backend, small()).parameters()["critic"].values():
-        assert len(values) == 2
-        assert not np.any(values[0] == values[1])
-
-
-@pytest.mark.parametrize("kind", [TD3, DDPG])
-def test_t3_targets_start_as_exact_copies(backend, kind):
-    parameters = build(backend, small(kind)).parameters()
-    assert set(parameters) == EVERYTHING
-    for name in ("actor", "critic"):
-        assert_same(parameters[name], parameters[f"target_{name}"])

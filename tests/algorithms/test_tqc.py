@@ -1,4 +1,4 @@
-"""TQC's equations on small numbers, each worked out in a comment, and what is built for them."""
+"""TQC's losses by hand, and its networks."""
 
 from types import SimpleNamespace
 
@@ -14,36 +14,25 @@ from duetto.errors import UsageError
 from duetto.functional.distributions import SquashedGaussian
 from duetto.networks.specs import NetworkSpec
 
-TWO = TQC(num_critics=2, num_quantiles=3, dropped_quantiles=1)
+TWO_CRITICS = TQC(num_critics=2, num_quantiles=3, dropped_quantiles=1)
 LOG_ALPHA = -0.6931472  # α = .5
 
 
-# Of 7 9 8 and 1 2 3 sorted, 1 2 3 7 8 9, the two largest go. One from each critic instead would leave 7 8 and 1 2.
-# Each row is a mixture of its own: of 0 0 6 and 5 4 -1, that is -1 0 0 4 5 6, remain -1 0 0 4.
-def test_the_largest_of_the_whole_mixture_are_dropped(array):
+# First row: 7 9 8 and 1 2 3, sorted 1 2 3 7 8 9, without the two largest. Dropping one of each critic instead would
+# leave 7 8 and 1 2. Second row: 0 0 6 and 5 4 -1, sorted -1 0 0 4 5 6, without the two largest.
+def test_truncation_drops_largest_quantiles_of_whole_mixture(array):
     z = array([[[7, 9, 8], [0, 0, 6]], [[1, 2, 3], [5, 4, -1]]])
     np.testing.assert_array_equal(truncated_mixture(z, 1), np.array([[1, 2, 3, 7], [-1, 0, 0, 4]], np.float32))
     assert truncated_mixture(z, 0).shape == (2, 6)
 
 
-# z = [0, 2] with τ = [.25, .75], y = [1, 4]. A size beyond 1 costs size - .5, up to 1 half its square.
+# z = [0, 2] with τ = [.25, .75], y = [1, 4], u = y - z. Huber loss: |u| - .5 if |u| > 1, else u² / 2.
 #   z = 0: u = 1 and 4, both above: .25·.5 + .25·3.5 = 1
 #   z = 2: u = -1, below, weight 1 - .75: .25·.5; u = 2, above: .75·1.5; together 1.25
 # The mean of all four is 2.25 / 4 = .5625. For z = [1, 4]: u = 0, 3 and -3, 0: .25·2.5 + .25·2.5 = 1.25, / 4 = .3125.
-def test_the_quantile_huber_loss(array):
+def test_quantile_huber_loss_by_hand(array):
     found = quantile_huber(array([[[0, 2]], [[1, 4]]]), array([[1, 4]]))
     np.testing.assert_allclose(found, [[0.5625], [0.3125]], rtol=1e-6)
-
-
-def test_a_median_is_where_its_loss_is_least(array):
-    """One quantile, τ = .5, of 0, 0, 10, whose mean is 3.3: two slopes z against one of 1, z = .5 (δ = 1 wide)."""
-    losses = [float(quantile_huber(array([[[z]]]), array([[0, 0, 10]]))[0, 0]) for z in (0.0, 0.4, 0.5, 0.6, 3.3)]
-    assert losses[2] == min(losses)
-
-
-def test_shapes_that_do_not_belong_together(array):
-    with pytest.raises(ValueError, match=r"quantiles \(1,\), target \(2,\)"):
-        quantile_huber(array([[[0, 2]]]), array([[1], [4]]))
 
 
 # ---------------------------------------------------------------------------------------------------- the losses
@@ -63,15 +52,15 @@ def make_batch(array, reward, discount, weight):
 
 
 # y = r + γ (z + .5·.9189385) = 1 + .5 z + .2297346 for z = 1, 2, 3, 7, whose mean is 3.25: 2.8547346.
-def test_the_target_is_the_truncated_mixture_and_the_entropy(array):
+def test_target_adds_entropy_to_truncated_mixture(array):
     def critic(obs, action):
         return array([[[7, 9, 8]], [[1, 2, 3]]])
 
     batch, noise = make_batch(array, [1], [0.5], [1])
-    _, info = TWO.critic_loss(make_nets(array, critic, critic), batch, noise)
+    _, info = TWO_CRITICS.critic_loss(make_nets(array, critic, critic), batch, noise)
     np.testing.assert_allclose(info["target"], [2.8547346], rtol=1e-6)
     np.testing.assert_allclose(info["q"], [[8], [2]], rtol=1e-6)
-    _, info = TWO.critic_loss(make_nets(array, critic, critic), batch._replace(discount=array([0])), noise)
+    _, info = TWO_CRITICS.critic_loss(make_nets(array, critic, critic), batch._replace(discount=array([0])), noise)
     np.testing.assert_allclose(info["target"], [1], rtol=1e-6)  # the episode terminated
 
 
@@ -79,7 +68,7 @@ def test_the_target_is_the_truncated_mixture_and_the_entropy(array):
 # for y = 4: (.875 + 1.125) / 2 and .625 / 2. Both critics are added: .4375 and 1.3125, mean .875; with weights 2 and 0
 # .4375. The priorities compare means, 1 and 2.5, with y: (0 + 1.5) / 2 and (3 + 1.5) / 2.
 @pytest.mark.parametrize(("weight", "expected"), [([1, 1], 0.875), ([2, 0], 0.4375)])
-def test_the_critics_loss_and_priorities(array, weight, expected):
+def test_critic_loss_and_priorities_by_hand(array, weight, expected):
     def critic(obs, action):
         return array([[[0, 2], [0, 2]], [[1, 4], [1, 4]]])
 
@@ -89,15 +78,17 @@ def test_the_critics_loss_and_priorities(array, weight, expected):
     np.testing.assert_allclose(info["priority"], [0.75, 2.25], rtol=1e-6)
 
 
-# All six quantiles count, 30 / 6 = 5, also the dropped ones: .5·-.9189385 - 5.
-def test_the_actors_loss_has_the_mean_of_all_quantiles(array):
+# The mean of all six quantiles, including the dropped ones, is 30 / 6 = 5: .5·-.9189385 - 5.
+def test_actor_loss_uses_mean_of_all_quantiles(array):
     batch, noise = make_batch(array, [0], [0], [1])
-    loss, _ = TWO.actor_loss(make_nets(array, lambda obs, action: array([[[7, 9, 8]], [[1, 2, 3]]])), batch, noise)
+    loss, _ = TWO_CRITICS.actor_loss(
+        make_nets(array, lambda obs, action: array([[[7, 9, 8]], [[1, 2, 3]]])), batch, noise
+    )
     assert float(loss) == pytest.approx(-5.4594693, rel=1e-6)
 
 
-# ---------------------------------------------------------------------------------------------------- what is built
-def test_five_critics_of_25_quantiles_and_no_target_of_the_actor():
+# ---------------------------------------------------------------------------------------------------- networks
+def test_default_critics_and_targets():
     specs = TQC(hidden=(8,)).networks(box(3), box(2, bound=1.0))
     assert isinstance(critic := specs["critic"], NetworkSpec)
     assert (critic.members, critic.heads[0].shape) == (5, (25,))
@@ -108,7 +99,7 @@ def test_five_critics_of_25_quantiles_and_no_target_of_the_actor():
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_a_custom_critic_returns_quantiles(backend):
+def test_custom_critic_without_quantiles_is_rejected(backend):
     from importlib import import_module
 
     algorithm = TQC(num_quantiles=2, dropped_quantiles=1, critic_network=toy_networks.critic(1.0))

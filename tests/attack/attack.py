@@ -1,21 +1,27 @@
-"""The attack on Duetto's promise: nothing lost, nothing silent, no traceback.
+"""Damage, kill and forge runs at random; check that no data is lost, no error is silent and no traceback is printed.
 
     python tests/attack/attack.py --cases 1000 --seed 0 --output benchmarks/results/attack.md
 
-Each case harms a run of its own and lets somebody use it, in a process and a folder of its own. Kinds of cases:
+Each case changes a copy of a run and reads it, in its own process and folder. Kinds of cases:
 
-    damage    one file of a run, or of its demonstrations, is damaged; it is resumed, loaded, evaluated, plotted
+    damage    one file of a run, or of its demonstrations, is damaged; then it is resumed, loaded, evaluated or plotted
     config    one key of config.yaml is changed
-    kill      the process dies at any moment, up to three times; all algorithms, both frameworks
-    stranger  a folder made to do harm: links, ids that import, nonsense under right checksums, claims of terabytes,
-              escape sequences, demonstrations
+    kill      the process is killed at a random moment, up to three times; all algorithms, both frameworks
+    stranger  a malicious folder: links, ids that import, invalid values with correct checksums, sizes of terabytes,
+              escape sequences (tests/demonstrations has those of demonstrations)
 
-A case ends well as "the same" (bit for bit what an undamaged run gives), "refused" (a sentence; all files as they
-were), "said" (it works, and a notice names the damage), "free" (what was changed decides no numbers) or "worked"
-(nothing to compare with). All else is a finding: another result in silence, a lost line or file, a change outside the
-folder, a traceback, a dead or a hanging process, more than 3 GiB of memory, control characters on the terminal.
+Good outcomes:
 
-The seed and the number of a case say all that happens in it, but for the clock: --only 17 does case 17 again.
+    the same  the result equals that of an undamaged run, bit for bit
+    refused   an error for the user; all files are unchanged
+    said      it works, and a notice names the damage
+    free      the changed option does not affect the numbers
+    worked    there is no result to compare
+
+All others are findings: another result without a notice, a lost line or file, a change outside the folder, a traceback,
+a process that dies or hangs, more than 3 GiB of memory, control characters on the terminal.
+
+The seed and the number of a case define it, except for the time of kills. `--only 17` repeats case 17.
 """
 
 from __future__ import annotations
@@ -25,7 +31,6 @@ import csv
 import json
 import os
 import platform
-import re
 import shutil
 import sys
 import tempfile
@@ -42,7 +47,6 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import configs
 import damage
 import kills
 import numpy as np
@@ -53,11 +57,11 @@ from report import circumstances, publish, table
 from sandbox import BAD, FORK, GOOD
 
 KINDS = {"damage": 0.45, "kill": 0.15, "stranger": 0.22, "config": 0.18}
-JAX_SHARE = 0.2  # of the kills: its programs are compiled, or looked up, in each process
+JAX_SHARE = 0.2  # share of kills on JAX, which compiles or looks up its programs in each process
 
 
 class Row(NamedTuple):
-    """One case, as the results have it."""
+    """The result of one case."""
 
     case: int
     kind: str
@@ -70,7 +74,7 @@ class Row(NamedTuple):
     sentence: str
 
 
-# What cases import, sooner or later.
+# Modules that cases import.
 IMPORTED = [
     *("duetto.learners.torch", "duetto.training.video", "duetto.runs.run", "tensorboardX", "imageio.v2"),
     *("duetto.tools.cli.commands", "gymnasium.envs.classic_control"),
@@ -78,7 +82,7 @@ IMPORTED = [
 
 
 class Campaign(NamedTuple):
-    """What decides all cases."""
+    """The options that define all cases."""
 
     seed: int
     kinds: list[str]
@@ -86,11 +90,11 @@ class Campaign(NamedTuple):
     runs: list[str]  # only these
 
     def plan(self, number: int) -> tuple[str, str, np.random.Generator]:
-        """Kind and run of a case, and the generator of all the rest."""
+        """Return the kind and the run of a case, and its generator."""
         random = np.random.default_rng([self.seed, number])
         weights = np.array([KINDS[kind] for kind in self.kinds])
         kind = self.kinds[random.choice(len(self.kinds), p=weights / weights.sum())]
-        names = victims.LOOKED_INTO
+        names = victims.DAMAGED_RUNS
         if kind == "kill":
             backend = "jax" if self.jax and random.random() < JAX_SHARE else "torch"
             names = [name for name, victim in victims.VICTIMS.items() if victim.backend == backend]
@@ -99,7 +103,7 @@ class Campaign(NamedTuple):
 
 
 def prepare(place: Path, names: set[str]) -> None:
-    """Make the runs that are attacked, each in a process of its own."""
+    """Make the runs that are attacked, each in its own process."""
     for name in sorted(names):
         process = FORK.Process(target=victims.make, args=(victims.VICTIMS[name], place / name))
         process.start()
@@ -109,9 +113,9 @@ def prepare(place: Path, names: set[str]) -> None:
 
 
 def import_all(names: set[str], compiled: Path) -> None:
-    """Everything that cases need, so that they are forked from it; nothing that starts a thread.
+    """Import all modules before cases are forked. They start no threads.
 
-    JAX's programs are compiled once, into a folder: cases come by the hundred.
+    JAX's programs are compiled once, into a folder.
     """
     for name in IMPORTED:
         import_module(name)
@@ -124,8 +128,8 @@ def import_all(names: set[str], compiled: Path) -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def do(campaign: Campaign, runs: Path, number: int) -> Row:
-    """One case."""
+def run_case(campaign: Campaign, runs: Path, number: int) -> Row:
+    """Run one case."""
     kind, name, random = campaign.plan(number)
     place = runs.parent / f"case-{number}"
     told = place / "told"
@@ -135,7 +139,7 @@ def do(campaign: Campaign, runs: Path, number: int) -> Row:
 
     case: Any = {
         "damage": partial(damage.case, victim=runs / name, random=random, tell=tell),
-        "config": partial(configs.case, victim=runs / name, random=random, tell=tell),
+        "config": partial(damage.config_case, victim=runs / name, random=random, tell=tell),
         "stranger": partial(strangers.case, victim=runs / name, random=random, tell=tell),
         "kill": partial(kills.case, victim=victims.VICTIMS[name], made=runs / name, random=random, tell=tell),
     }[kind]
@@ -146,26 +150,26 @@ def do(campaign: Campaign, runs: Path, number: int) -> Row:
     for machine in (str(place), str(Path(__file__).parents[2]), sys.prefix):
         sentence = sentence.replace(machine, "")
     if verdict.outcome in GOOD or not os.environ.get("KEEP"):
-        sandbox.clear(place)
+        shutil.rmtree(place, ignore_errors=True)
     return Row(
         number, kind, name, where, deed, reader, verdict.outcome, round(time.perf_counter() - began, 2), sentence[:400]
     )
 
 
 def attack(campaign: Campaign, cases: list[int], processes: int = 1) -> Iterator[Row]:
-    """Do these cases; rows come in the order in which they end."""
+    """Run these cases; yield rows in the order in which they end."""
     names = {campaign.plan(number)[1] for number in cases}
     place = Path(tempfile.mkdtemp(prefix="duetto-attack-"))
     try:
         import_all(names, place / "compiled")
         prepare(place / "runs", names)
-        yield from _shared_out(partial(do, campaign, place / "runs"), cases, processes)
+        yield from _shared_out(partial(run_case, campaign, place / "runs"), cases, processes)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
 def _shared_out(case: Callable[[int], Row], cases: list[int], processes: int) -> Iterator[Row]:
-    """The cases, dealt out to processes."""
+    """Distribute the cases over processes."""
     rows = FORK.SimpleQueue()
 
     def work(own: list[int]) -> None:
@@ -183,30 +187,14 @@ def _shared_out(case: Callable[[int], Row], cases: list[int], processes: int) ->
             worker.kill()
 
 
-# ---------------------------------------------------------------------------------------------------- the table
+# ---------------------------------------------------------------------------------------------------- report
 def report(rows: list[Row], seed: int, seconds: float) -> str:
-    """How many cases of each kind ended how, and every finding."""
+    """Return a table of the outcomes of each kind of case and of each killed run, and all findings."""
     outcomes = [*GOOD, *(outcome for outcome in BAD if any(row.outcome == outcome for row in rows))]
-    counts = Counter((row.kind, row.outcome) for row in rows)
-    kinds = [kind for kind in KINDS if any(row.kind == kind for row in rows)]
+    counts = Counter((name, row.outcome) for row in rows for name in _groups(row))
+    names = sorted({name for name, _ in counts}, key=lambda name: (name not in KINDS, name))
+    cells = [[name, *(counts[name, outcome] for outcome in outcomes)] for name in names]
     findings = [row for row in rows if row.outcome in BAD]
-    of_kinds = table(
-        ["", *outcomes, "cases"],
-        [
-            [kind, *(counts[kind, outcome] for outcome in outcomes), sum(row.kind == kind for row in rows)]
-            for kind in kinds
-        ],
-    )
-    killed = Counter((row.run, row.outcome) for row in rows if row.kind == "kill")
-    of_runs = table(
-        ["killed", *outcomes],
-        [[name, *(killed[name, outcome] for outcome in outcomes)] for name in sorted({name for name, _ in killed})],
-    )
-    harmed = Counter((_kind_of_file(row.where), row.outcome) for row in rows if row.kind in ("damage", "config"))
-    of_files = table(
-        ["damaged or changed", *outcomes],
-        [[name, *(harmed[name, outcome] for outcome in outcomes)] for name in sorted({name for name, _ in harmed})],
-    )
     listed = "\n".join(
         f"- Case {row.case}, {row.kind}, {row.run}, {row.where}: {row.deed}; {row.reader}: **{row.outcome}**, "
         f"{row.sentence}"
@@ -215,24 +203,20 @@ def report(rows: list[Row], seed: int, seconds: float) -> str:
     return "\n\n".join(
         [
             "# The attack",
-            f"{len(rows)} cases of seed {seed}, {len(findings)} findings, in {seconds / 60:.0f} minutes. What a case "
-            "is and what each column means stands at the head of `tests/attack/attack.py`; `attack.csv` has them all.",
+            f"{len(rows)} cases of seed {seed}, {len(findings)} findings, in {seconds / 60:.0f} minutes. The head of "
+            "`tests/attack/attack.py` describes cases and outcomes; `attack.csv` has all cases.",
             circumstances({f"Python {platform.python_version()}": _versions()}),
-            "## How the cases ended",
-            of_kinds,
-            *(["## Kills: all algorithms, both frameworks", of_runs] if killed else []),
-            *(["## Damage, by file", of_files] if harmed else []),
+            "## Outcomes",
+            table(["", *outcomes, "cases"], [[*row, sum(row[1:])] for row in cells]),
             "## Findings",
-            listed or "None: nothing lost, nothing silent, no traceback.",
+            listed or "None.",
         ]
     )
 
 
-def _kind_of_file(where: str) -> str:
-    """The file's path, without the numbers in it and without the key."""
-    return re.sub(r"[0-9][0-9.]*[0-9]", "*", re.sub(r"(tensorboard)/.*", r"\1", where.split(":")[0])).removeprefix(
-        "run/"
-    )
+def _groups(row: Row) -> list[str]:
+    """Return the rows of the table that count a case: its kind, and the killed run."""
+    return [row.kind, f"kill {row.run}"] if row.kind == "kill" else [row.kind]
 
 
 def _versions() -> dict[str, str]:
@@ -260,7 +244,7 @@ def main() -> None:
     began, rows = time.perf_counter(), []
     cases = options.only or list(range(options.cases))
     campaign = Campaign(options.seed, options.kinds, not options.no_jax, options.runs)
-    with suppress(KeyboardInterrupt):  # then the table is of what was done
+    with suppress(KeyboardInterrupt):  # report the cases until then
         for row in attack(campaign, cases, options.processes):
             rows.append(row)
             if row.outcome in BAD or options.only:

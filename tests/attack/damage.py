@@ -1,11 +1,11 @@
-"""Damage: one file of a run, or of its demonstrations, is not what it was; then somebody reads the run.
+"""Damage: one file of a run, or of its demonstrations, is damaged; then the run is read. Allowed outcomes:
 
-What may happen, and nothing else:
+- an error for the user, and all files are unchanged
+- the result of the undamaged run, bit for bit
+- another result with a notice that names the damaged file or its checkpoint; no readable line of a log is lost
+- another result because an option changed that may change, such as `steps` in config.yaml
 
-- it is refused in a sentence, and every file is as it was;
-- it works, and what comes out is that of the undamaged run, bit for bit;
-- it works and a notice names the damaged file or its checkpoint, and no line of a log that could be read is gone;
-- what was changed is free: `steps` in config.yaml, for example, or the command that it records.
+`config_case` changes a key of config.yaml instead. If it affects the numbers, the change is refused or reported.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,18 @@ from victims import Seen
 from duetto.errors import DuettoError
 from duetto.storage.logs import Csv, JsonLines
 
+Tell = Callable[[str, str, str], None]  # gets the place, the change and the reader
+
 LOGS = {"metrics.jsonl": JsonLines.scan, "evaluations.csv": Csv.scan}
 _SNAPSHOT = re.compile(r"(step-)?\d{12}")
-# Of config.yaml: what only looks on or tells. By hand, not Duetto's own list.
+# Keys of config.yaml that do not affect the numbers; written here, not taken from Duetto.
 FREE = {
     *("run/steps", "run/evaluate_every", "run/evaluation_episodes", "run/checkpoint_every", "run/log_every"),
     *("run/threads", "run/vectorization", "preset", "command", "versions"),
 }
 
 
-# ---------------------------------------------------------------------------------------------------- what is done
+# ---------------------------------------------------------------------------------------------------- damage
 def flip(path: Path, random: np.random.Generator) -> str:
     data = bytearray(path.read_bytes())
     if not data:
@@ -103,7 +106,7 @@ def swap(path: Path, other: Path) -> str:
 
 
 def harm(home: Path, random: np.random.Generator) -> tuple[Path, str]:
-    """Damage one file below `home`; returns it and what was done. Each kind of file is as likely as another."""
+    """Damage one file below `home`; return the file and the damage. Each kind of file is equally likely."""
     files = [path for path in sorted(home.rglob("*")) if path.is_file() and path.name != "notes.txt"]
     kinds = sorted({_kind(path, home) for path in files})
     kind = kinds[random.integers(len(kinds))]
@@ -115,14 +118,14 @@ def harm(home: Path, random: np.random.Generator) -> tuple[Path, str]:
 
 
 def _kind(path: Path, home: Path) -> str:
-    """What it is, without the numbers in its name."""
+    """Return the name of the file without its numbers."""
     name = "".join("0" if letter.isdigit() else letter for letter in str(path.relative_to(home)))
     return "tensorboard" if "tensorboard" in name else name
 
 
-# ---------------------------------------------------------------------------------------------------- who reads it
+# ---------------------------------------------------------------------------------------------------- readers
 def readers(random: np.random.Generator, steps: list[int]) -> tuple[str, Callable[[Path], Seen]]:
-    """One of those who read runs, by what the truth calls what it sees."""
+    """Return a random reader, and the name of its result in the truth."""
     checkpoint = ["last", "last", "best", *steps][random.integers(3 + len(steps))]
     metric = victims.METRICS[random.integers(2)]
     return [
@@ -138,15 +141,15 @@ def readers(random: np.random.Generator, steps: list[int]) -> tuple[str, Callabl
 def judge(
     folder: Path, reading: str, read: Callable[[Path], Seen], truth: dict[str, Any], names: set[str], original: Any
 ) -> Verdict:
-    """Read the attacked run, and say how that ended.
+    """Read the attacked run, and return the verdict.
 
     Args:
-        folder: The run's.
-        reading: What `truth` calls what is to come out.
+        folder: The run's folder.
+        reading: The name of the reader's result in `truth`.
         read: The reader.
-        truth: What comes out where nothing was attacked.
+        truth: The results of an undamaged run.
         names: A notice has to name one of these.
-        original: What config.yaml said before.
+        original: The content of config.yaml before the attack.
     """
     home = folder.parent
     before, lines = contents(home), readable(folder)
@@ -173,13 +176,13 @@ def judge(
 
 
 def _is_lost(name: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
-    if name.endswith("/.lock") or Path(name).name in LOGS:  # half lines go, so these are compared by their lines
+    if name.endswith("/.lock") or Path(name).name in LOGS:  # logs are compared by lines
         return False
     return before[name] != after.get(name)
 
 
 def readable(folder: Path) -> dict[str, list[tuple[float, str]]]:
-    """The lines of each log that can be read: of which step, and what they say."""
+    """Return the readable lines of each log, with their steps."""
     found: dict[str, list[tuple[float, str]]] = {}
     for name, scan in LOGS.items():
         if (folder / name).is_file():
@@ -195,7 +198,7 @@ def _entry(row: dict[str, Any]) -> tuple[float, str] | None:
 
 
 def gone(before: dict[str, list[tuple[float, str]]], folder: Path, since: float | None) -> list[str]:
-    """What could be read and is nowhere now, in the logs or beside them. From step `since` on it is made again."""
+    """Return lines until step `since` that were readable and are now in no log. Later lines are written again."""
     kept = {text for name in ("", *(path.name for path in folder.glob("before*"))) for text in _texts(folder / name)}
     entries = [entry for lines in before.values() for entry in lines]
     return [text for step, text in entries if text not in kept and (since is None or step <= since)]
@@ -206,19 +209,19 @@ def _texts(folder: Path) -> set[str]:
 
 
 def first_step(seen: Any, truth: dict[str, Any]) -> float:
-    """The oldest checkpoint that a resumed run can have started at: up to there nothing is made again."""
+    """Return the oldest checkpoint: a resumed run does not write earlier lines again."""
     return min(truth["steps"])
 
 
 def only_free(folder: Path, original: Any) -> bool:
-    """Whether config.yaml differs from what it was, and only in what is free."""
+    """Return whether config.yaml differs from the original only in free keys."""
     now = yaml.safe_load((folder / "config.yaml").read_bytes())
     changed = [key for key in flat(now).keys() | flat(original).keys() if flat(now).get(key) != flat(original).get(key)]
     return bool(changed) and all(key in FREE or key.split("/")[0] in FREE for key in changed)
 
 
 def flat(values: Any) -> dict[str, Any]:
-    """Two levels of keys as one."""
+    """Flatten two levels of keys to one."""
     return {
         f"{part}/{key}" if isinstance(inner, dict) else part: value
         for part, inner in values.items()
@@ -226,8 +229,8 @@ def flat(values: Any) -> dict[str, Any]:
     }
 
 
-def case(place: Path, victim: Path, random: np.random.Generator, tell: Callable[[str, str, str], None]) -> Verdict:
-    """Damage something, and let somebody read it. `tell` gets where, what was done, and who reads."""
+def case(place: Path, victim: Path, random: np.random.Generator, tell: Tell) -> Verdict:
+    """Damage a file, and read the run. `tell` gets the place, the damage and the reader."""
     truth = victims.truth(victim)
     folder = victims.copy(victim, place / "home")
     original = yaml.safe_load((folder / "config.yaml").read_bytes())
@@ -236,8 +239,66 @@ def case(place: Path, victim: Path, random: np.random.Generator, tell: Callable[
     tell(str(path.relative_to(place / "home")), deed, reading)
     os.chdir(place / "home")
     names = {path.name, *(part for part in deed.split() if "." in part)}
-    if _SNAPSHOT.fullmatch(path.parent.name):  # which of its files and its manifest is wrong, nobody can tell
+    if _SNAPSHOT.fullmatch(path.parent.name):  # the notice may name the checkpoint instead
         names.add(path.parent.name)
     verdict = judge(folder, reading, read, truth, names, original)
+    shutil.rmtree(place / "home", ignore_errors=True)
+    return verdict
+
+
+# ---------------------------------------------------------------------------------------------------- config.yaml
+WORDS = ["auto", "none", "relu", "gaussian", "ou", "linear", "sampled", "collected", "torch", "jax", "sync", "x"]
+
+
+def other_value(value: Any, random: np.random.Generator) -> Any:
+    """Return another value of the same type, or sometimes of another type."""
+    if random.random() < 0.1:
+        return [None, "x", -1, [], {}, True, 1e400, "1e-3"][random.integers(8)]
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return [value + 1, value - 1, 2 * value, 0, value + 10][random.integers(5)]
+    if isinstance(value, float):
+        return [value / 2, value * 1.01, 0.0, 1.0, 0.18][random.integers(5)]
+    if isinstance(value, str):
+        return WORDS[random.integers(len(WORDS))]
+    if isinstance(value, list):
+        return [value[:-1], [*value, 8], [4], []][random.integers(4)]
+    return {"g": 9.0} if isinstance(value, dict) else 1
+
+
+def change_key(values: dict[str, Any], random: np.random.Generator) -> tuple[str, str]:
+    """Change one key in place; return the key and the change."""
+    keys = sorted(flat(values))
+    key = keys[random.integers(len(keys))]
+    part, _, name = key.partition("/")
+    holder, name = (values[part], name) if name else (values, part)
+    how = random.random()
+    before = holder[name]
+    if how < 0.05:
+        del holder[name]
+        return key, f"{before!r} taken out"
+    if how < 0.1:
+        holder[f"{name}x"] = holder.pop(name)
+        return key, f"renamed to {name}x"
+    holder[name] = other_value(before, random)
+    return key, f"{before!r} became {holder[name]!r}"
+
+
+def config_case(place: Path, victim: Path, random: np.random.Generator, tell: Tell) -> Verdict:
+    """Change a key, and read the run; a resume may have --accept-changes."""
+    truth = victims.truth(victim)
+    folder = victims.copy(victim, place / "home")
+    path = folder / "config.yaml"
+    original = yaml.safe_load(path.read_bytes())
+    values = yaml.safe_load(path.read_bytes())
+    key, deed = change_key(values, random)
+    path.write_text(yaml.safe_dump(values, sort_keys=False), "utf-8")
+    reading, read = readers(random, truth["steps"])
+    if accepted := reading == "resumed" and random.random() < 0.3:
+        read = partial(victims.resume, accept_changes=True)
+    tell(f"run/config.yaml: {key}", deed, f"{reading}, accepted" if accepted else reading)
+    os.chdir(place / "home")
+    verdict = judge(folder, reading, read, truth, {key.split("/")[-1]}, original)
     shutil.rmtree(place / "home", ignore_errors=True)
     return verdict

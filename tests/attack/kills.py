@@ -1,7 +1,7 @@
-"""Kills: a run that is killed one to three times, at any moment, is in the end the run that never was.
+"""Kills: a run that is killed one to three times ends with the result of an undisturbed run.
 
-A moment is one on the clock, or one between two file operations of a checkpoint. After each kill the run is resumed in
-a new process, as a user would; after the last it continues to its end and is compared, bit for bit.
+A kill comes after some seconds, or between two file operations of a checkpoint. After each kill a new process resumes
+the run. The result is compared bit for bit.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ from victims import Victim
 from duetto.runs.run import Run
 from duetto.storage import atomic_io
 
-OPERATIONS = 45  # file operations of a checkpoint, and some of the next
-
-Moment = tuple[str, float]  # "seconds" of its life, or "file operations" after `arm_at`
+OPERATIONS = 45  # file operations of one checkpoint, and some of the next
 
 
 def moments(random: np.random.Generator, seconds: float) -> list[tuple[str, float, int]]:
-    """When each life ends: what is counted, how much of it, and from which step on operations are."""
+    """Return each kill: the unit ("seconds" or "operations"), the amount, and the step at which counting starts."""
     count = 1 + int(random.integers(3) * random.integers(2))
     return [
         ("seconds", float(random.uniform(0, 1.1 * seconds)), 0)
@@ -41,8 +39,8 @@ def moments(random: np.random.Generator, seconds: float) -> list[tuple[str, floa
     ]
 
 
-def live(home: Path, victim: Victim, what: str, amount: float, arm_at: int, first: bool) -> None:
-    """Start the run or continue with it, and die at the moment if it is one of file operations."""
+def run_until_killed(home: Path, victim: Victim, what: str, amount: float, arm_at: int, first: bool) -> None:
+    """Start or resume the run. If the unit is operations, die after that number."""
     os.chdir(home)
     lethal = LethalOS(int(amount))
 
@@ -63,8 +61,8 @@ def live(home: Path, victim: Victim, what: str, amount: float, arm_at: int, firs
         os._exit(1)
 
 
-def end(process: Any, what: str, amount: float) -> int | None:
-    """Wait for its end, or bring it about."""
+def wait_or_kill(process: Any, what: str, amount: float) -> int | None:
+    """Wait for the end of the process, or kill it after some seconds."""
     process.join(amount if what == "seconds" else LIMIT)
     if process.is_alive() and what == "seconds":
         os.kill(process.pid, signal.SIGKILL)
@@ -75,7 +73,7 @@ def end(process: Any, what: str, amount: float) -> int | None:
 def case(
     place: Path, victim: Victim, made: Path, random: np.random.Generator, tell: Callable[[str, str, str], None]
 ) -> Verdict:
-    """Kill a run of this kind, and compare what becomes of it."""
+    """Kill and resume a run, and compare its result."""
     truth, home = victims.truth(made), place / "home"
     home.mkdir()
     if (made / "whole" / "demos").exists():
@@ -87,10 +85,10 @@ def case(
     for number, (what, amount, arm_at) in enumerate(plan):
         first = not (home / "run" / "config.yaml").exists()
         if first and number:
-            shutil.rmtree(home / "run", ignore_errors=True)  # it was not yet a run: it is started again
-        process = FORK.Process(target=live, args=(home, victim, what, amount, arm_at, first))
+            shutil.rmtree(home / "run", ignore_errors=True)  # killed before it had a config: start again
+        process = FORK.Process(target=run_until_killed, args=(home, victim, what, amount, arm_at, first))
         process.start()
-        code = end(process, what, amount)
+        code = wait_or_kill(process, what, amount)
         died += code == -signal.SIGKILL
         if code not in (0, -signal.SIGKILL):
             return Verdict("traceback", (place / "output").read_text(errors="replace")[-600:])
@@ -107,7 +105,7 @@ def case(
 
 
 def _lost(folder: Path) -> Verdict | None:
-    """A checkpoint that was published is whole, after any kill."""
+    """Return a finding if a published checkpoint is damaged."""
     if not (folder / "config.yaml").exists():
         return None
     store = checkpoints(Run(folder))

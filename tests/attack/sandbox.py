@@ -1,11 +1,11 @@
-"""One case in a process and a folder of its own: what it did to the world, however it ended.
+"""Run one case in its own process and folder, and check what it changed outside its run.
 
     place/home/run/       the attacked folder, in a home that is the working directory (see `victims`)
-    place/outside/        what nobody may change; a stranger's links lead here
-    place/settings/       the user's own, such as a key: nobody may change them either
-    place/output          what was printed
+    place/outside/        files that no case may change; malicious links lead here
+    place/settings/       the user's settings, such as the key; no case may change them either
+    place/output          the printed output
 
-The process is forked from one that has imported everything and started nothing, so that a case pays for no interpreter.
+The process is forked from one that has imported everything and started no threads, so a case starts fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
-import shutil
 import signal
 import sys
 import traceback
@@ -26,22 +25,22 @@ from typing import Any, NamedTuple
 from duetto.errors import DuettoError
 
 FORK: Any = multiprocessing.get_context("fork")
-LIMIT = 60.0  # seconds for a case: then it hangs
-MEMORY = 3 << 30  # bytes that a case may ask for beyond what it started with
+LIMIT = 60.0  # seconds after which a case counts as hanging
+MEMORY = 3 << 30  # bytes that a case may allocate
 
 GOOD = ("refused", "the same", "said", "free", "worked")
 BAD = ("silent", "lost", "outside", "traceback", "died", "hung", "shown")
 
 
 class Verdict(NamedTuple):
-    """How a case ended: one of GOOD or of BAD, and a sentence that was said or says what is wrong."""
+    """The outcome of a case (in GOOD or BAD), and the printed message or a description of the fault."""
 
     outcome: str
     sentence: str = ""
 
 
-def furnish(place: Path) -> None:
-    """Everything around the attacked folder."""
+def create_surroundings(place: Path) -> None:
+    """Create the folders around the attacked folder."""
     for folder in ("outside", "settings"):
         (place / folder).mkdir(parents=True)
     for name in ("mine.txt", ".lock", ".tmp-mine", "metrics.jsonl"):
@@ -49,14 +48,14 @@ def furnish(place: Path) -> None:
 
 
 def attempt(place: Path, case: Callable[[Path], Verdict], memory: int | None = MEMORY) -> Verdict:
-    """Run `case(place)` in a process, and look around afterwards."""
-    furnish(place)
+    """Run `case(place)` in a process; check its output and the folders around it afterwards."""
+    create_surroundings(place)
     around = contents(place / "outside") | contents(place / "settings")
     ours, theirs = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=_live, args=(place, case, memory, theirs))
+    process = FORK.Process(target=_run_case, args=(place, case, memory, theirs))
     process.start()
     theirs.close()
-    verdict = _answer(process, ours)
+    verdict = _wait_for_verdict(process, ours)
     printed = (place / "output").read_bytes() if (place / "output").exists() else b""
     after = contents(place / "outside") | contents(place / "settings")
     if changed := [name for name in around.keys() | after.keys() if around.get(name) != after.get(name)]:
@@ -68,7 +67,7 @@ def attempt(place: Path, case: Callable[[Path], Verdict], memory: int | None = M
     return verdict
 
 
-def _answer(process: Any, pipe: Any) -> Verdict:
+def _wait_for_verdict(process: Any, pipe: Any) -> Verdict:
     verdict = Verdict("hung", f"after {LIMIT:.0f} seconds")
     try:
         if pipe.poll(LIMIT):
@@ -77,15 +76,15 @@ def _answer(process: Any, pipe: Any) -> Verdict:
         process.join()
         verdict = Verdict("died", f"exit code {process.exitcode}")
     finally:
-        with suppress(ProcessLookupError, PermissionError):  # its own trainer, with all that it started
+        with suppress(ProcessLookupError, PermissionError):  # its process group, with all processes that it started
             os.killpg(process.pid, signal.SIGKILL)
         process.join()
     return verdict
 
 
-def _live(place: Path, case: Callable[[Path], Verdict], memory: int | None, answer: Any) -> None:
+def _run_case(place: Path, case: Callable[[Path], Verdict], memory: int | None, answer: Any) -> None:
     os.setsid()
-    _speak_into(place / "output")
+    _redirect_output(place / "output")
     os.environ["XDG_CONFIG_HOME"] = str(place / "settings")
     if memory is not None:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -103,7 +102,7 @@ def _live(place: Path, case: Callable[[Path], Verdict], memory: int | None, answ
     answer.close()
 
 
-def _speak_into(path: Path) -> None:
+def _redirect_output(path: Path) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -113,12 +112,12 @@ def _speak_into(path: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Every file below a folder, by its path; links are what they lead to in words."""
+    """Return every file below a folder by its path, and the targets of links."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = f"{folder.name}/{path.relative_to(folder)}"
         if path.is_symlink():
-            found[name] = os.readlink(path)  # noqa: PTH115 - the very text: a Path would tidy it
+            found[name] = os.readlink(path)  # noqa: PTH115 - the exact text, which a Path would normalize
         elif path.is_dir():
             found[name] = None
         elif path.is_file():
@@ -126,7 +125,3 @@ def contents(folder: Path) -> dict[str, Any]:
         else:
             found[name] = "special"
     return found
-
-
-def clear(place: Path) -> None:
-    shutil.rmtree(place, ignore_errors=True)

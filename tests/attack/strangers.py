@@ -1,7 +1,7 @@
-"""Strangers: a folder made to do harm, with checksums that are right for it. See SECURITY.md for what is promised.
+"""Malicious run folders with correct checksums. SECURITY.md lists the promises.
 
-Whatever it says, somebody who resumes, loads, evaluates, films or plots it gets a sentence or a result; nothing outside
-is changed, no module is imported that it names, and no more memory is taken than the limit in `sandbox`.
+Reading it gives an error for the user or a result. It changes nothing outside the folder, imports no module that the
+folder names, and uses no more memory than the limit in `sandbox`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "demonstrations"))
-
 import hostile
-import hostile_demos
 import numpy as np
 import victims
 import yaml
@@ -36,7 +33,7 @@ Random = np.random.Generator
 
 
 def nonsense(tree: Any, random: Random, leaves: list[Any] = LEAVES) -> tuple[Any, str]:
-    """A copy with one to three places replaced or taken out; and which."""
+    """Return a copy with one to three values replaced or removed, and a description."""
     tree, told = copy.deepcopy(tree), []
     for _ in range(int(random.integers(1, 4))):
         places = _places(tree)
@@ -60,13 +57,13 @@ def _places(tree: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place for key, value in items for place in [(*prefix, key), *_places(value, (*prefix, key))]]
 
 
-# ---------------------------------------------------------------------------------------------------- what it holds
+# ---------------------------------------------------------------------------------------------------- contents
 def state(run: Path, random: Random) -> str:
     folder = [hostile.checkpoint(run), hostile.checkpoint(run), hostile.best(run)][random.integers(3)]
     tree, told = nonsense(hostile.state_of(folder), random)
     try:
         hostile.put_state(folder, tree)
-    except TypeError:  # what no state can hold
+    except TypeError:  # a value that no state can hold
         return f"nothing, for no state can hold {told}"
     return f"{folder.name}/state.json: {told}"
 
@@ -81,7 +78,9 @@ def manifest(run: Path, random: Random) -> str:
 
 def config(run: Path, random: Random) -> str:
     values = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
-    small = [leaf for leaf in LEAVES if not (isinstance(leaf, int) and abs(leaf) > 100)]  # it may ask for much
+    small = [
+        leaf for leaf in LEAVES if not (isinstance(leaf, int) and abs(leaf) > 100)
+    ]  # large values can be valid and slow
     tree, told = nonsense(values, random, small)
     (run / "config.yaml").write_text(yaml.safe_dump(tree, allow_unicode=True), "utf-8")
     return f"config.yaml: {told}"
@@ -131,7 +130,7 @@ def segment(run: Path, random: Random) -> str:
 
 
 def header(run: Path, random: Random) -> str:
-    """A safetensors file that claims to be larger than it is."""
+    """Write a safetensors header that claims more data than the file has."""
     folder = [hostile.checkpoint(run), hostile.best(run)][random.integers(2)]
     path = folder / "state.safetensors"
     data = path.read_bytes()
@@ -152,7 +151,7 @@ def header(run: Path, random: Random) -> str:
 
 
 def vast(run: Path, random: Random) -> str:
-    """A terabyte that takes no room."""
+    """Grow a file to a terabyte, as a sparse file."""
     files = ["config.yaml", "metrics.jsonl", "evaluations.csv", ".lock", "checkpoints"]
     path = run / files[random.integers(5)]
     if path.is_dir():
@@ -163,7 +162,7 @@ def vast(run: Path, random: Random) -> str:
 
 
 def text(run: Path, random: Random) -> str:
-    """Control characters in what is shown."""
+    """Put control characters into texts that are printed."""
     values = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
     part, name = [
         *(("environment", "id"), ("algorithm", "name"), ("run", "backend"), ("run", NASTY), ("", "command")),
@@ -177,9 +176,9 @@ def text(run: Path, random: Random) -> str:
     return f"config.yaml: control characters in {part or 'its'} {name!r}"
 
 
-# ---------------------------------------------------------------------------------------------------- ways out
+# ---------------------------------------------------------------------------------------------------- links, imports
 def link(run: Path, random: Random) -> str:
-    """A file or folder that is another name of one outside."""
+    """Replace a file or folder by a link to the outside."""
     names = [".lock", "metrics.jsonl", "evaluations.csv", "config.yaml", ".tmp-config.yaml", "tensorboard", "videos"]
     names += ["checkpoints", "checkpoints/memory", "checkpoints/best", "checkpoints/.tmp-x", "before", "tensorboard/x"]
     names += [str(path.relative_to(run)) for path in sorted(run.glob("checkpoints/**/*")) if path.is_file()]
@@ -209,7 +208,7 @@ def pipe(run: Path, random: Random) -> str:
 
 
 def module(run: Path, random: Random) -> str:
-    """An environment whose package is at hand and leaves a mark when it is imported."""
+    """Name an environment whose module creates a file when it is imported."""
     marks = "import pathlib; (pathlib.Path(__file__).parents[1] / 'outside' / 'imported').write_text('!')\n"
     (run.parent / "evilmod.py").write_text(marks)
     sys.path.insert(0, str(run.parent))
@@ -234,7 +233,7 @@ def module(run: Path, random: Random) -> str:
 DEEDS = (state, state, state, manifest, config, yaml_file, segment, header, vast, text, link, link, pipe, module)
 
 
-# ---------------------------------------------------------------------------------------------------- who reads it
+# ---------------------------------------------------------------------------------------------------- readers
 def readers(random: Random) -> tuple[str, Callable[[Path], Any]]:
     checkpoint = ["last", "best"][random.integers(2)]
     return [
@@ -249,7 +248,7 @@ def readers(random: Random) -> tuple[str, Callable[[Path], Any]]:
 
 
 def _command(name: str, folder: Path, *arguments: str) -> None:
-    """What the command prints is looked at by `sandbox`. Exit codes: 0, 1 a failure, 2 a mistake in the call."""
+    """Run a command; `sandbox` checks its output. Exit code 1 is a failure, 2 a mistake in the call."""
     from duetto.tools.cli import main
 
     try:
@@ -260,9 +259,7 @@ def _command(name: str, folder: Path, *arguments: str) -> None:
 
 
 def case(place: Path, victim: Path, random: Random, tell: Callable[[str, str, str], None]) -> Verdict:
-    """A stranger's folder, and somebody who uses it; in one of five cases a stranger's demonstrations."""
-    if random.random() < 0.2:
-        return demonstrations(place, random, tell)
+    """Change a folder maliciously, and read it."""
     folder = victims.copy(victim, place / "home")
     tell("run", "", "")
     deed = DEEDS[random.integers(len(DEEDS))]
@@ -271,23 +268,4 @@ def case(place: Path, victim: Path, random: Random, tell: Callable[[str, str, st
     tell(f"run: {deed.__name__}", done.encode("unicode_escape").decode(), reading)
     os.chdir(place / "home")
     read(folder)
-    return Verdict("worked")
-
-
-def demonstrations(place: Path, random: Random, tell: Callable[[str, str, str], None]) -> Verdict:
-    """The generators of the demonstrations' own tests, one by one and not in their order."""
-    home = place / "home"
-    home.mkdir()
-    os.chdir(home)
-    folder = hostile_demos.good(home)
-    kinds: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
-        "segment": (hostile_demos.SEGMENTS, hostile_demos.change_segment),
-        "manifest": (hostile_demos.MANIFESTS, hostile_demos.change_manifest),
-    }
-    kind = sorted(kinds)[random.integers(len(kinds))]
-    deeds, change = kinds[kind]
-    name = sorted(deeds)[random.integers(len(deeds))]
-    tell(f"demos: {kind}", name, "load")
-    change(folder, deeds[name])
-    hostile_demos.read_all(folder)
     return Verdict("worked")

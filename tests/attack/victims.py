@@ -1,7 +1,7 @@
-"""The runs that are attacked: tiny, of all algorithms, and what each is when nobody attacks it.
+"""The runs that are attacked: small runs of all algorithms, and their results without an attack.
 
-A home is a folder with `run/` and, for those that learn from them, `demos/`; a run is made and read with its home as
-the working directory, so that a copy of the home is a run of its own.
+A home is a folder with `run/`, and with `demos/` if the algorithm learns from demonstrations. A run is made and read
+with its home as the working directory, so a copy of the home is an independent run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import pickle
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ from duetto.runs.run import Run
 from duetto.tools.plot.curves import curves
 from duetto.training.callbacks import AnyCallback
 
-STEPS, STOPPED = 60, 45  # checkpoints at 40 and 45 are there when an attacked run is resumed
+STEPS, STOPPED = 60, 45  # an attacked run has checkpoints at 40 and 45
 OPTIONS: dict[str, Any] = {
     "steps": STEPS,
     "device": "cpu",
@@ -47,11 +46,12 @@ RECURRENT: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 4}
 VALUES = CHOICES | {"head_hidden": (8,), "train_every": 2}
 LSTM = SEQUENCES | {"recurrent_size": 4, "batch_size": 4}
 DEMONSTRATIONS = {"demonstrations": "demos"}
+OU = {"exploration": "ou"}
 
 
 @dataclass(frozen=True)
 class Victim:
-    """A run to be."""
+    """The description of a run."""
 
     name: str
     algorithm: str
@@ -72,11 +72,7 @@ def _victims(backend: str) -> list[Victim]:
         name: (name, "Pendulum-v1" if "Box" in kind.actions else "CartPole-v1", {}) for name, kind in ALGORITHMS.items()
     }
     of |= {
-        "ddpg": (
-            "ddpg",
-            "Pendulum-v1",
-            {"exploration": "ou", "prioritized": True, "normalize_observations": "sampled"},
-        ),
+        "ddpg": ("ddpg", "Pendulum-v1", OU | {"prioritized": True, "normalize_observations": "sampled"}),
         "dqn": ("dqn", "CartPole-v1", VALUES | {"prioritized": True, "n_step": 3}),
         "ppo": ("ppo", "CartPole-v1", {"normalize_observations": True, "normalize_rewards": True}),
         "r2d2": ("r2d2", "CartPole-v1", LSTM | VALUES | {"prioritized": True}),
@@ -93,12 +89,12 @@ def _victims(backend: str) -> list[Victim]:
 
 
 VICTIMS = {victim.name: victim for backend in ("torch", "jax") for victim in _victims(backend)}
-LOOKED_INTO = ["td3, torch", "dqn, torch", "ppo, torch", "r2d2, torch", "dqfd, torch"]  # whose files are damaged
+DAMAGED_RUNS = ["td3, torch", "dqn, torch", "ppo, torch", "r2d2, torch", "dqfd, torch"]  # whose files are damaged
 
 
-# ---------------------------------------------------------------------------------------------------- making them
+# ---------------------------------------------------------------------------------------------------- training
 def make(victim: Victim, place: Path) -> None:
-    """`place/whole/`, never interrupted, `place/stopped/`, and what they are in `place/truth`."""
+    """Make `place/whole/`, `place/stopped/` at step STOPPED, and their results in `place/truth`."""
     for name in ("whole", "stopped"):
         home = place / name
         home.mkdir(parents=True)
@@ -125,19 +121,19 @@ def truth(place: Path) -> dict[str, Any]:
 
 
 def copy(place: Path, home: Path) -> Path:
-    """A copy of the stopped run and of its demonstrations; returns the run's folder."""
+    """Copy the stopped run and its demonstrations; return the run's folder."""
     shutil.copytree(place / "stopped", home)
     return home / "run"
 
 
-# ---------------------------------------------------------------------------------------------------- reading them
-Seen = tuple[Any, list[str]]  # what came out, and the notices
+# ---------------------------------------------------------------------------------------------------- reading
+Seen = tuple[Any, list[str]]  # the result, and the notices
 
 METRICS = ("mean_return", "learn/updates")
 
 
 def resume(folder: Path, callbacks: tuple[AnyCallback, ...] = (), **options: Any) -> Seen:
-    """Continue to the end, or to STEPS where the config says more."""
+    """Continue to the end, or to STEPS if the config has more."""
     notices: list[str] = []
 
     def listen(trainer: Any) -> None:
@@ -173,12 +169,3 @@ def evaluate(folder: Path, checkpoint: str | int = "last") -> Seen:
 def plot(folder: Path, metric: str = METRICS[0]) -> Seen:
     (curve,) = curves([folder], metric)
     return {"steps": curve.steps, "values": curve.values}, list(curve.notices)
-
-
-def video(folder: Path, checkpoint: str | int = "last") -> Seen:
-    run = Run(folder)
-    path = run.video(checkpoint=checkpoint)
-    return {"step": int(path.stem.removeprefix("step-"))}, run.notices
-
-
-Reader = Callable[[Path], Seen]

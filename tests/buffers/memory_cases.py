@@ -1,4 +1,4 @@
-"""Memories and transitions for the tests: every transition says in its observation who it is."""
+"""Buffers and transitions for the tests. An observation names its transition: (environment, number)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from duetto import buffers
 from duetto.algorithms import TD3
 from duetto.algorithms.base import Prioritization, ReplaySpec
-from duetto.buffers.base import Sample
 from duetto.networks.spaces import Box, Space
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
@@ -26,20 +25,8 @@ def build(num_envs: int = 1, seed: int = 0, observation: Space = VECTOR, action:
     return buffers.build(spec(**changes), observation, action, num_envs, np.random.default_rng(seed))
 
 
-def build_all(num_envs: int = 1, capacity: int = 100, **changes):
-    """A memory whose every batch is everything stored, each transition once."""
-    memory = build(num_envs, capacity=capacity, **changes)
-
-    def everything():
-        batch, index, stamp, _ = memory.resolve(np.arange(len(memory)))
-        return Sample(batch, index, stamp)
-
-    memory.sample = everything
-    return memory
-
-
 def rows(env, number, reward=None, terminated=False, truncated=False) -> buffers.Experience:
-    """Transitions `number` of environments `env`: obs = (env, number), next_obs = (env, number + 1/2)."""
+    """Return transitions with obs = (env, number) and next_obs = (env, number + 1/2)."""
     env, number = np.broadcast_arrays(np.atleast_1d(env), np.atleast_1d(number))
     reward = number if reward is None else reward
     return buffers.Experience(
@@ -54,29 +41,23 @@ def rows(env, number, reward=None, terminated=False, truncated=False) -> buffers
 
 
 def names(batch) -> list[tuple[int, int]]:
-    """(environment, number) of every transition of a batch."""
+    """Return (environment, number) of every transition of a batch."""
     return [(int(env), int(number)) for env, number in batch.obs]
 
 
-def by_name(batch) -> dict[tuple[int, int], tuple[float, float, tuple[float, ...]]]:
-    """(environment, number) -> (reward, discount, next_obs)."""
-    values = zip(batch.reward.tolist(), batch.discount.tolist(), map(tuple, batch.next_obs.tolist()), strict=True)
-    return dict(zip(names(batch), values, strict=True))
-
-
 def fill(replay, per_env: list[int]) -> None:
-    """Write transitions 0 .. count-1 of every environment, the environments turn and turn about."""
+    """Store transitions 0 .. count-1 of every environment, one number after another."""
     for number in range(max(per_env)):
         replay.add(rows([env for env, count in enumerate(per_env) if number < count], number))
 
 
 def masses(replay) -> np.ndarray:
-    """p^α of every index of a prioritised memory."""
+    """Return p^α of every index of a prioritized buffer."""
     return replay.state_dict()["items"]["mass"]
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Two trees, to the last bit and dtype."""
+    """Return whether two trees have the same bits and dtypes."""
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
     if isinstance(one, dict):

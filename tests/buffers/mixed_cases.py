@@ -1,4 +1,4 @@
-"""Memories with demonstrations. Every step says who it is: (environment, number), and (100 + episode, step)."""
+"""Buffers with demonstrations. An observation names its step: (0, number), or (100 + episode, step)."""
 
 from __future__ import annotations
 
@@ -20,44 +20,41 @@ LINEAR = replace(PROPORTIONAL, exponent=1.0, epsilon=1e-12, importance_exponent=
 
 
 def demo(number: int, steps: int, terminated: bool = True, discrete: bool = False) -> Demonstration:
-    """Observations (100 + number, t), the reward of step t is t."""
+    """Return an episode with observations (100 + number, t) and reward t at step t."""
     t = np.arange(steps)
     obs = np.stack([np.full(steps + 1, EXPERT + number), np.arange(steps + 1)], axis=1).astype(np.float32)
     action = t if discrete else (t[:, None] / 1000).astype(np.float32)
     return Demonstration(obs, action, t.astype(np.float32), terminated, not terminated)
 
 
-def given(demos: list[Any], seed: int = 0) -> buffers.Episodes:
+def episodes_of(demos: list[Any], seed: int = 0) -> buffers.Episodes:
     randoms = (np.random.default_rng(seed + 1), np.random.default_rng(seed + 2))
     return buffers.Episodes(demos, *randoms, [len(each.reward) for each in demos])
 
 
-def mixing(**changes: Any) -> DemonstrationSpec:
+def mixing_spec(**changes: Any) -> DemonstrationSpec:
     return DemonstrationSpec(**{"share": 0.25} | changes)
 
 
-def steps(lengths: Any = (3, 2), num_envs: int = 1, own: int = 3, seed: int = 0, **changes: Any) -> buffers.MixedReplay:
-    """Of single steps: demonstrations of these lengths, and `own` steps of the agent's in each environment."""
-    mixed = {name: changes.pop(name) for name in list(changes) if name in DemonstrationSpec.__dataclass_fields__}
-    spec = memory_cases.spec(demonstrations=mixing(**mixed), **changes)
-    demos = [demo(number, length) for number, length in enumerate(lengths)]
-    random = np.random.default_rng(seed)
-    made = buffers.build(spec, VECTOR, ACTION, num_envs, random, demonstrations=given(demos, seed))
+def transition_buffer(lengths: Any = (3, 2), own: int = 3, seed: int = 0, **changes: Any) -> buffers.MixedReplay:
+    """Return a buffer of transitions: demonstrations of these lengths, and `own` steps of the agent."""
+    demos = episodes_of([demo(number, length) for number, length in enumerate(lengths)], seed)
+    spec = memory_cases.spec(**_split(changes))
+    made = buffers.build(spec, VECTOR, ACTION, 1, np.random.default_rng(seed), demonstrations=demos)
     assert isinstance(made, buffers.MixedReplay)
     for number in range(own):
-        made.add(rows(np.arange(num_envs), number))
+        made.add(rows(0, number))
     return made
 
 
-def sequences(
-    lengths: Any = (3, 2), world: World | None = None, own: Any = (3, 2), carry: bool = False, **changes: Any
+def sequence_buffer(
+    lengths: Any = (3, 2), own: Any = (3, 2), carry: bool = False, **changes: Any
 ) -> buffers.MixedReplay:
-    """Of sequences: demonstrations of these lengths, and the agent's own episodes."""
-    mixed = {name: changes.pop(name) for name in list(changes) if name in DemonstrationSpec.__dataclass_fields__}
-    spec = sequence_cases.spec(demonstrations=mixing(**mixed), stored_carry=carry, **changes)
-    demos = given([demo(number, length, discrete=True) for number, length in enumerate(lengths)])
-    world, random = world or World(), np.random.default_rng(0)
-    made = buffers.build(spec, world.space, world.action, 1, random, demonstrations=demos)
+    """Return a buffer of sequences: demonstrations and the agent's episodes of these lengths."""
+    spec = sequence_cases.spec(stored_carry=carry, **_split(changes))
+    demos = episodes_of([demo(number, length, discrete=True) for number, length in enumerate(lengths)])
+    world = World()
+    made = buffers.build(spec, world.space, world.action, 1, np.random.default_rng(0), demonstrations=demos)
     assert isinstance(made, buffers.MixedReplay)
     for length in own:
         for t in range(length):
@@ -65,19 +62,26 @@ def sequences(
     return made
 
 
-def sizes(made: buffers.MixedReplay, batches: int) -> np.ndarray:
-    """How many of each batch are demonstrations."""
+def _split(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes of a buffer's spec, with those of its demonstrations as a part of it."""
+    mixed = {name: value for name, value in changes.items() if name in DemonstrationSpec.__dataclass_fields__}
+    rest = {name: value for name, value in changes.items() if name not in mixed}
+    return rest | {"demonstrations": mixing_spec(**mixed)}
+
+
+def demonstration_counts(made: buffers.MixedReplay, batches: int) -> np.ndarray:
+    """Return the number of demonstrations in each batch."""
     return np.array([int(made.sample().batch.expert.sum()) for _ in range(batches)])
 
 
 def masses(made: buffers.MixedReplay, part: str) -> np.ndarray:
-    """p^α of the agent's items or of the experts', without empty places."""
+    """Return p^α of the items of one buffer, "agent" or "experts"."""
     found = made.state_dict()[part]["items"]["mass"]
     return found[found > 0]
 
 
-def give(made: buffers.MixedReplay, agent: Any, experts: Any) -> None:
-    """Feed back these priorities, by place in the ring, until each item has had one; of sequences, for every step."""
+def set_priorities(made: buffers.MixedReplay, agent: Any, experts: Any) -> None:
+    """Feed back these priorities by index, until each item has one."""
     wanted = {(0, place) for place in range(len(agent))} | {(1, place) for place in range(len(experts))}
     while wanted:
         sample = made.sample()

@@ -1,4 +1,4 @@
-"""Rollouts and steps for the tests: an observation is (environment, its value), so that values are known."""
+"""Rollouts and steps for the tests. An observation is (environment, its value)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,19 @@ OBSERVED = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
 CHOICE = Discrete(4)
 
 
-def worth(obs: Any) -> np.ndarray:
-    """V(s): what the observation says."""
+def value_of(obs: Any) -> np.ndarray:
+    """Return V(s), which is a part of the observation."""
     return obs[:, 1].copy()
 
 
 def spec(**changes: Any) -> RolloutSpec:
-    defaults = {
-        "steps": 4,
-        "epochs": 1,
-        "minibatches": 1,
-        "discount": 0.9,
-        "trace": 0.8,
-    }
+    defaults = {"steps": 4, "epochs": 1, "minibatches": 1, "discount": 0.9, "trace": 0.8}
     return replace(PPO().memory(), **(defaults | changes))
 
 
-def build(num_envs: int = 1, value: Any = worth, observation: Space = OBSERVED, action: Space = CHOICE, **changes: Any):
+def build(
+    num_envs: int = 1, value: Any = value_of, observation: Space = OBSERVED, action: Space = CHOICE, **changes: Any
+):
     made = buffers.build(spec(**changes), observation, action, num_envs, np.random.default_rng(0), value)
     assert isinstance(made, Rollout)
     return made
@@ -42,7 +38,7 @@ def build(num_envs: int = 1, value: Any = worth, observation: Space = OBSERVED, 
 def step(
     value: Any, next_value: Any, reward: Any = 0.0, terminated: Any = False, truncated: Any = False, env: Any = None
 ) -> Experience:
-    """One vector step of the environments `env`, all by default, from observations of these values to others."""
+    """Return a vector step of the environments `env`, by default all, between observations of these values."""
     value = np.atleast_1d(np.asarray(value, np.float32))
     env = np.arange(len(value)) if env is None else np.asarray(env)
 
@@ -61,23 +57,23 @@ def step(
     )
 
 
-def o5(rollout: Rollout) -> None:
-    """SPEC O5's four steps: terminated at 1, truncated at 2. Where an episode ends, the next one starts elsewhere."""
+def add_o5_steps(rollout: Rollout) -> None:
     for experience in o5_steps():
         rollout.add(experience)
 
 
 def o5_steps() -> list[Experience]:
+    """Return SPEC O5's four steps: terminated at 1, truncated at 2."""
     return [
         step(0.5, 1, reward=1),
-        step(1, 9, reward=2, terminated=True),  # what it led to is worth 9: nothing may count on it
+        step(1, 9, reward=2, terminated=True),  # the value 9 must have no effect
         step(1.5, 2.5, reward=3, truncated=True),
         step(2, 3, reward=4),
     ]
 
 
-def one(rollout: Rollout) -> RolloutBatch:
-    """The batch of the only epoch."""
+def only_batch(rollout: Rollout) -> RolloutBatch:
+    """Return the batch of the only epoch."""
     [sample] = rollout.due()
     assert isinstance(sample.batch, RolloutBatch)
     return sample.batch

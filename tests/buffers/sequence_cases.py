@@ -1,6 +1,6 @@
-"""Memories of sequences, and a world whose every observation, action and reward says where it belongs.
+"""Buffers of sequences, and environments whose observations, actions and rewards name their step.
 
-`World.expected` is the definition of a sequence memory in plain lists, one step at a time.
+`World.expected` is the definition of a buffer of sequences in plain lists, one step at a time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from memory_cases import PROPORTIONAL, VECTOR
 from duetto import buffers
 from duetto.algorithms import DQN
 from duetto.algorithms.base import SequenceBatch, SequenceSpec
+from duetto.buffers.base import concatenated
+from duetto.buffers.episode_storage import named
 from duetto.buffers.sequences import SequenceReplay
+from duetto.functional.pytree import tree_stack
 from duetto.networks.spaces import Box, Dict, Discrete, Space
 
 ACTION = Discrete(1000)
-ALL_ALIKE = replace(PROPORTIONAL, exponent=0.0)  # stratified draws: a large batch holds every sequence
+EQUAL_PRIORITIES = replace(PROPORTIONAL, exponent=0.0)  # stratified draws: a large batch holds every sequence
 
 
 def image(stacked: int) -> Box:
@@ -49,15 +52,15 @@ def build(
 
 
 def build_all(num_envs: int = 1, batch_size: int = 400, **changes: Any) -> SequenceReplay:
-    """A memory whose every batch holds every sequence, as long as there are at most half as many as `batch_size`."""
-    return build(num_envs, batch_size=batch_size, prioritization=ALL_ALIKE, **changes)
+    """Return a buffer whose batches have all sequences, if there are at most half as many as `batch_size`."""
+    return build(num_envs, batch_size=batch_size, prioritization=EQUAL_PRIORITIES, **changes)
 
 
 Item = dict[str, np.ndarray]
 
 
 def items(replay: SequenceReplay) -> dict[tuple[int, int], Item]:
-    """Every sequence by (environment, number of its first row), its fields flat."""
+    """Return every sequence by (environment, number of its first step), as arrays by name."""
     sample = replay.sample()
     assert 2 * len(replay) <= len(sample.index)
     fields = flat(sample.batch)
@@ -66,13 +69,10 @@ def items(replay: SequenceReplay) -> dict[tuple[int, int], Item]:
 
 
 def flat(batch: Any) -> Item:
-    """The arrays of a batch by name: those of its window too, an observation's parts as obs/<key>."""
+    """Return the arrays of a batch and of its window by name; parts of an observation are obs/<key>."""
     assert isinstance(batch, SequenceBatch)
     arrays = {**batch.obs._asdict(), **{n: x for n, x in batch._asdict().items() if n != "obs" and x is not None}}
-    for name in ("obs", "carry"):
-        if isinstance(arrays[name], dict):
-            arrays |= {f"{name}/{key}": part for key, part in arrays.pop(name).items()}
-    return arrays
+    return dict(part for name, array in arrays.items() for part in named(name, array))
 
 
 def no_rows(replay: SequenceReplay) -> np.ndarray:
@@ -86,18 +86,19 @@ class Episode:
     obs: list[Any] = field(default_factory=list)
     action: list[Any] = field(default_factory=list)
     reward: list[float] = field(default_factory=list)
-    carry: list[float] = field(default_factory=list)
+    carry: list[float] = field(default_factory=list)  # 0 if a step has no hidden state
     terminated: bool = False
     done: bool = False
 
 
 class World:
-    """Environments at their own pace, and all that ever happened in them."""
+    """Environments that take steps independently, and all their episodes."""
 
     def __init__(self, num_envs: int = 1, observation: str = "vector", stacked: int = 1, discrete: bool = True) -> None:
         self.kind, self.stacked, self.discrete = observation, stacked, discrete
         self.episodes: list[list[Episode]] = [[] for _ in range(num_envs)]
         self.written = [0] * num_envs
+        self.carried = False  # whether any step has a hidden state
         self._random = np.random.default_rng(0)
 
     @property
@@ -113,14 +114,15 @@ class World:
         return build_all(len(self.written), observation=self.space, action=self.action, stacked=stacked, **changes)
 
     def step(self, env: int, end: str = "", carry: bool = False) -> buffers.Experience:
-        """One step of an environment; an `end` is "terminated" or "truncated"."""
+        """Return the next step of an environment; an `end` is "terminated" or "truncated"."""
         if not self.episodes[env] or self.episodes[env][-1].done:
             self._begin(env)
         episode = self.episodes[env][-1]
         t = len(episode.action)
         episode.action.append(self._action(env, t))
         episode.reward.append(float(self._random.integers(-5, 6)))
-        episode.carry.append(env * 1000 + len(self.episodes[env]) * 100 + t + 0.5)
+        episode.carry.append(env * 1000 + len(self.episodes[env]) * 100 + t + 0.5 if carry else 0.0)
+        self.carried |= carry
         episode.obs.append(self._observe(episode, t + 1))
         episode.terminated, episode.done = end == "terminated", end != ""
         self.written[env] += 1
@@ -136,13 +138,13 @@ class World:
         )
 
     def episode(self, replay: SequenceReplay, steps: int, end: str = "terminated", env: int = 0) -> None:
-        """Put an episode, or its next steps, into a memory."""
+        """Store an episode, or its next steps."""
         for t in range(steps):
             replay.add(self.step(env, end if t == steps - 1 else ""))
 
-    def interrupt(self) -> None:
-        for episodes in self.episodes:
-            if episodes:
+    def interrupt(self, envs: Any = None) -> None:
+        for env, episodes in enumerate(self.episodes):
+            if episodes and (envs is None or envs[env]):
                 episodes[-1].done = True
 
     def _begin(self, env: int) -> None:
@@ -166,21 +168,21 @@ class World:
         return stack if self.kind == "image" else {"image": stack, "place": place}
 
     # ------------------------------------------------------------------------------------------------ the definition
-    def expected(self, replay: SequenceReplay, options: SequenceSpec, carry: bool = False) -> dict[Any, Item]:
-        """What `items(replay)` must be."""
+    def expected(self, replay: SequenceReplay, options: SequenceSpec) -> dict[Any, Item]:
+        """Return the expected value of `items(replay)`."""
         found = {}
         for env, episodes in enumerate(self.episodes):
-            oldest = self.written[env] - replay.rows  # of the steps still there
+            oldest = self.written[env] - replay.rows  # number of the oldest stored step
             for episode in episodes:
-                for start, real in stretches(episode, options):
+                for start, real in sequence_bounds(episode, options):
                     first = episode.first + start
                     if first > oldest or oldest <= 0:
-                        found[env, first] = item(episode, start, real, options, carry, self.discrete)
+                        found[env, first] = item(episode, start, real, options, self.carried, self.discrete)
         return found
 
 
-def stretches(episode: Episode, options: SequenceSpec) -> list[tuple[int, int]]:
-    """SPEC R12: (start, real length) of the sequences of an episode, finished or not."""
+def sequence_bounds(episode: Episode, options: SequenceSpec) -> list[tuple[int, int]]:
+    """Return (start, real length) of the sequences of an episode, finished or not (SPEC R12)."""
     length, total = options.burn_in + options.unroll, len(episode.action)
     found = []
     for start in range(0, total, length - options.overlap):
@@ -193,7 +195,7 @@ def stretches(episode: Episode, options: SequenceSpec) -> list[tuple[int, int]]:
 
 
 def item(episode: Episode, start: int, real: int, options: SequenceSpec, carry: bool, discrete: bool) -> Item:
-    """One sequence by the definition (SPEC R8, R9, R11), padded."""
+    """Return one padded sequence by the definition (SPEC R8, R9, R11)."""
     length = options.burn_in + options.unroll
     nothing = -1 if discrete else np.zeros(2, np.float32)
     positions = [start + min(position, real) for position in range(length + 1)]
@@ -212,13 +214,13 @@ def item(episode: Episode, start: int, real: int, options: SequenceSpec, carry: 
         "ahead": np.array([t + value[2] if t < real else real for t, value in enumerate(returns)]),
         "weight": np.float32(1),
         "mask": np.array(learned, np.float32),
-        **_named("obs", [episode.obs[p] for p in positions]),
+        **dict(named("obs", tree_stack([episode.obs[p] for p in positions]))),
     }
     return made | ({"carry/h": np.full((1, 3), episode.carry[start], np.float32)} if carry else {})
 
 
 def look_ahead(episode: Episode, t: int, end: int, options: SequenceSpec) -> tuple[float, float, int]:
-    """Reward, discount and n' of step t, in a sequence whose last step is end - 1."""
+    """Return reward, discount and n' of step t, in a sequence whose last step is end - 1."""
     total, power, count = 0.0, 1.0, 0
     while count < options.n_step and t + count < end:
         total += power * episode.reward[t + count]
@@ -229,7 +231,7 @@ def look_ahead(episode: Episode, t: int, end: int, options: SequenceSpec) -> tup
 
 
 def same_items(found: dict[Any, Item], expected: dict[Any, Item]) -> None:
-    """Equal names, dtypes and values; sums of rewards to float32's precision."""
+    """Assert equal names, dtypes and values; sums of rewards with the precision of float32."""
     assert found.keys() == expected.keys()
     for name, fields in expected.items():
         assert found[name].keys() == fields.keys()
@@ -242,21 +244,9 @@ def same_items(found: dict[Any, Item], expected: dict[Any, Item]) -> None:
 
 
 def joined(experiences: list[buffers.Experience]) -> buffers.Experience:
-    """Several experiences as the rows of one."""
-
-    def concatenate(values: list[Any]) -> Any:
-        if isinstance(values[0], dict):
-            return {name: concatenate([value[name] for value in values]) for name in values[0]}
-        return np.concatenate(values)
-
-    return buffers.Experience(*(concatenate(list(values)) for values in zip(*experiences, strict=True)))
+    """Return several experiences as the rows of one."""
+    return buffers.Experience(*(concatenated(values) for values in zip(*experiences, strict=True)))
 
 
 def _batched(obs: Any) -> Any:
-    return {name: part[None] for name, part in obs.items()} if isinstance(obs, dict) else obs[None]
-
-
-def _named(name: str, rows: list[Any]) -> Item:
-    if isinstance(rows[0], dict):
-        return {f"{name}/{key}": np.stack([row[key] for row in rows]) for key in rows[0]}
-    return {name: np.stack(rows)}
+    return tree_stack([obs])

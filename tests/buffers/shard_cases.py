@@ -1,4 +1,4 @@
-"""Shards in this process, as many as wanted."""
+"""Buffers whose shards are in this process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from duetto.cluster.remote_engine import shares
 
 
 class Near:
-    """See `Shards`."""
+    """Shards in this process, and the names of the methods in each message to them."""
 
     def __init__(self, shares: list[range]) -> None:
         self.shares = shares
         self.shards: list[Shard] = []
-        self.asked: list[tuple[int, str]] = []
         self.messages: list[tuple[int, list[str]]] = []
 
     def start(self, factory: ReplayFactory) -> list[ShardStatus]:
@@ -29,7 +28,6 @@ class Near:
     def execute(self, requests: dict[int, list[Any]]) -> dict[int, list[Any]]:
         for index, asked in requests.items():
             self.messages.append((index, [method for method, _ in asked]))
-            self.asked += [(index, method) for method, _ in asked]
         return {
             index: [self.shards[index].execute(method, *arguments) for method, arguments in asked]
             for index, asked in requests.items()
@@ -46,7 +44,7 @@ def sharded(
     cuts: list[int] | None = None,
     **options: Any,
 ) -> Any:
-    """A memory in `count` shards, or those that start at `cuts`; 0 is one without shards."""
+    """Return a buffer in `count` shards, or in shards that start at `cuts`. With 0, the buffer has no shards."""
     random = np.random.default_rng(seed)
     if count == 0:
         return buffers.build(spec, observation, action, num_envs, random, **options)
@@ -56,7 +54,7 @@ def sharded(
 
 
 def near(sharded: Any) -> Near:
-    """Its shards."""
+    """Return the shards of a buffer."""
     inner = getattr(sharded, "_agent", sharded)
     assert isinstance(inner, ShardedReplay)
     assert isinstance(inner._shards, Near)

@@ -1,56 +1,24 @@
-"""What a rollout saves, it continues from exactly; and what it does where an episode is interrupted."""
+"""Rollouts: checkpoints, interrupted episodes, and recurrent networks."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from rollout_cases import build, o5_steps, one, step
+from rollout_cases import build, o5_steps, only_batch, step
 
 from duetto.buffers import Experience
 from duetto.errors import CheckpointError
+from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.storage.tree_codec import decode_tree, encode_tree
 
-
-def through_a_checkpoint(state):
-    """As it comes back from disk."""
-    return decode_tree("state", encode_tree("state", state))
+IMAGE = Box((2, 3, 3), "uint8", (0,), (255,))
+DICT_SPACE = Dict((("image", IMAGE), ("joints", Box((2,), "float32", (-1, -1), (1, 1))), ("mission", Discrete(9))))
 
 
-def check_goes_on(make, steps, after):
-    """A rollout that is saved after some steps, and the one that continues from what was saved, end alike."""
-    ours, again = make(), make()
-    for experience in steps[:after]:
-        ours.add(experience)
-        list(ours.due())
-    again.load_state_dict(through_a_checkpoint(ours.state_dict()))
-    assert len(again) == len(ours)
-    ends = []
-    for rollout in (ours, again):
-        batches = []
-        for experience in steps[after:]:
-            rollout.add(experience)
-            batches += [sample.batch for sample in rollout.due()]
-        ends.append((batches, encode_tree("state", rollout.state_dict())))
-    assert ends[0][1] == ends[1][1]
-    for one_batch, other in zip(ends[0][0], ends[1][0], strict=True):
-        for part, its in zip(one_batch, other, strict=True):
-            np.testing.assert_equal(part, its)
-    return ends[0][0]
-
-
-@pytest.mark.parametrize("after", range(8))
-def test_it_goes_on_from_anywhere(after):
-    """Also before the first step, between two rollouts, and right behind a truncated end."""
-    batches = check_goes_on(build, [*o5_steps(), *o5_steps()], after)
-    np.testing.assert_allclose(batches[-1].advantage, [2.12, 1, 3.75, 4.7], rtol=1e-6)
-
-
-PICTURE = Box((2, 3, 3), "uint8", (0,), (255,))
-PARTS = Dict((("image", PICTURE), ("joints", Box((2,), "float32", (-1, -1), (1, 1))), ("mission", Discrete(9))))
-
-
-def seen(random):
+def random_dict_observation(random: np.random.Generator) -> dict[str, np.ndarray]:
     return {
         "image": random.integers(256, size=(2, 2, 3, 3), dtype=np.uint8),
         "joints": random.normal(size=(2, 2)).astype(np.float32),
@@ -58,14 +26,20 @@ def seen(random):
     }
 
 
-def some_steps(observe, action, count):
+def value(obs: Any) -> np.ndarray:
+    if not isinstance(obs, dict):
+        return obs.astype(np.float32)
+    return obs["joints"].sum(axis=1) + obs["mission"] + obs["image"].mean(axis=(1, 2, 3)).astype(np.float32)
+
+
+def random_steps(observe: Any, count: int) -> list[Experience]:
     random = np.random.default_rng(0)
     observed = [observe(random) for _ in range(count + 1)]
     return [
         Experience(
             env=np.arange(2),
             obs=observed[time],
-            action=action(random),
+            action=random.integers(4, size=2),
             reward=random.normal(size=2).astype(np.float32),
             next_obs=observed[time + 1],
             terminated=random.random(2) < 0.2,
@@ -76,25 +50,30 @@ def some_steps(observe, action, count):
     ]
 
 
-@pytest.mark.parametrize("after", [1, 3, 5])
-def test_parts_and_what_truncated_episodes_ended_with(after):
-    def value(obs):
-        return obs["joints"].sum(axis=1) + obs["mission"] + obs["image"].mean(axis=(1, 2, 3)).astype(np.float32)
+@pytest.mark.parametrize("after", [0, 1, 3, 4, 5])
+@pytest.mark.parametrize(
+    ("space", "observe"),
+    [(DICT_SPACE, random_dict_observation), (Discrete(9), lambda random: random.integers(9, size=2))],
+    ids=["dict", "discrete"],
+)
+def test_restored_rollout_continues_exactly(space: Any, observe: Any, after: int):
+    """Also before the first step, after truncated episodes, and between two rollouts of four steps."""
+    ours, again = (build(2, value, space) for _ in range(2))
+    steps = random_steps(observe, 8)
+    for experience in steps[:after]:
+        ours.add(experience)
+        list(ours.due())
+    again.load_state_dict(decode_tree("state", encode_tree("state", ours.state_dict())))
+    assert len(again) == len(ours)
+    for experience in steps[after:]:
+        for rollout in (ours, again):
+            rollout.add(experience)
+        for sample, other in zip(ours.due(), again.due(), strict=True):
+            np.testing.assert_equal(sample.batch._asdict(), other.batch._asdict())
+    assert encode_tree("state", ours.state_dict()) == encode_tree("state", again.state_dict())
 
-    action = Box((3,), "float32", (-1,) * 3, (1,) * 3)
-    steps = some_steps(seen, lambda random: random.normal(size=(2, 3)).astype(np.float32), 6)
-    assert any((experience.truncated & ~experience.terminated).any() for experience in steps[:1])
-    check_goes_on(lambda: build(2, value, PARTS, action, steps=6), steps, after)
 
-
-@pytest.mark.parametrize("after", [1, 2, 3])
-def test_integers_that_truncated_episodes_ended_with(after):
-    """A single integer is an array too, which a checkpoint can hold."""
-    steps = some_steps(lambda random: random.integers(5, size=2), lambda random: random.integers(4, size=2), 4)
-    check_goes_on(lambda: build(2, lambda obs: obs.astype(np.float32), Discrete(5)), steps, after)
-
-
-def test_saved_state_is_a_copy():
+def test_rollout_state_dict_is_a_copy():
     rollout = build()
     steps = o5_steps()
     for experience in steps[:3]:
@@ -106,74 +85,54 @@ def test_saved_state_is_a_copy():
     assert encode_tree("state", state) == kept
 
 
-@pytest.mark.parametrize(("num_envs", "steps"), [(2, 3), (3, 4)])
-def test_another_size_is_refused(num_envs, steps):
+def test_checkpoint_of_another_buffer_is_refused():
     with pytest.raises(CheckpointError) as refusal:
-        build(num_envs, steps=steps).load_state_dict(build(2).state_dict())
+        build(2, steps=3).load_state_dict(build(2).state_dict())
     assert str(refusal.value) == (
-        f"The checkpoint's rollout has 4 steps of 2 environments, this run's {steps} of {num_envs}. "
+        "The checkpoint's rollout has 4 steps of 2 environments, but this run's has 3 of 2. "
         "Set rollout_steps and num_envs back."
     )
-
-
-def test_a_replays_segments_are_refused():
-    with pytest.raises(CheckpointError, match="holds a replay memory, but this run learns from rollouts"):
+    with pytest.raises(CheckpointError, match="contains a replay buffer, but this run learns from rollouts"):
         build().load_segment({})
 
 
-def test_nothing_of_it_goes_into_segments():
-    rollout = build(3)
-    rollout.add(step([0, 0, 0], [1, 1, 1]))
-    assert (rollout.rows, rollout.segment(np.zeros(3, np.int64))) == (0, None)
-
-
-# ---------------------------------------------------------------------------------------------------- interrupted
-def test_an_interrupted_episode_is_a_truncated_one():
-    """The run could not continue where the environment stood: a new episode starts. Environment 1 had "
-    "ended by itself."""
+def test_interrupted_episode_is_truncated():
+    """Environment 1 has terminated, so the interruption does not affect it. A second interruption has no effect."""
     rollout = build(2)
     rollout.add(step([0, 0], [1, 1]))
     rollout.add(step([1, 1], [2, 2], terminated=[False, True]))
-    rollout.interrupt()
+    for _ in range(2):
+        rollout.interrupt()
     rollout.add(step([7, 7], [8, 8]))
     rollout.add(step([8, 8], [9, 9]))
-    found = one(rollout).advantage.reshape(4, 2)
+    found = only_batch(rollout).advantage.reshape(4, 2)
     last = 0.9 * 8 - 7 + 0.72 * (0.9 * 9 - 8)
     np.testing.assert_allclose(found[:, 0], [0.9 + 0.72 * 0.8, 0.8, last, 0.1], rtol=1e-5)  # .9 · 2 - 1 = .8
     np.testing.assert_allclose(found[:, 1], [0.9 - 0.72, -1, last, 0.1], rtol=1e-5)
 
 
-def test_between_two_rollouts_there_is_nothing_to_interrupt():
-    rollout = build()
-    for experience in o5_steps():
-        rollout.add(experience)
-    list(rollout.due())
-    rollout.interrupt()
-    for experience in o5_steps():
-        rollout.add(experience)
-    np.testing.assert_allclose(one(rollout).advantage, [2.12, 1, 3.75, 4.7], rtol=1e-6)
+def test_recurrent_advantages_are_recomputed_with_new_values():
+    """The value function gets sequences (N, T) of steps, and windows (N, 1) of final observations.
 
+    V is the observation's value plus the carry, 0.25, and 1 more after the first epoch: δ = r + γ V' - V.
+    """
+    more = [0.0]
 
-def test_it_is_interrupted_once():
-    """A second time, before anything was added, changes nothing."""
-    rollout = build(steps=2)
-    rollout.add(step(0, 1))
-    rollout.interrupt()
-    state = encode_tree("state", rollout.state_dict())
-    rollout.interrupt()
-    assert encode_tree("state", rollout.state_dict()) == state
+    def values(window: SequenceInput) -> np.ndarray:
+        found = window.obs[..., 1] + window.carry["h"] + more[0]
+        return found[:, 0] if window.query_steps is None else found
 
-
-def test_one_environment_alone_is_interrupted():
-    found = []
-    for which in (None, np.array([True, False]), np.array([False, False])):
-        rollout = build(2)
-        rollout.add(step([0, 0], [1, 1]))
-        rollout.interrupt(which)
-        for time in (7, 8, 9):
-            rollout.add(step([time, time], [time + 1, time + 1]))
-        found.append(one(rollout).advantage.reshape(4, 2))
-    both, first, none = found
-    assert not np.array_equal(both, none)
-    np.testing.assert_array_equal(first[:, 0], both[:, 0])
-    np.testing.assert_array_equal(first[:, 1], none[:, 1])
+    rollout = build(2, values, steps=3, epochs=2, trace=0.0, recurrent=True, recompute_advantages=True)
+    carry = {f"{prefix}/h": np.full((2, 1), 0.25, np.float32) for prefix in ("carry", "next_carry")}
+    context = {"previous_action": np.zeros(2, np.int64), "seen_reward": np.zeros(2, np.float32)}
+    context |= {"previous_reward": np.zeros(2, np.float32), "starts": np.zeros(2, bool)}
+    for time in range(3):
+        taken = step([time, 10 * time], [time + 1, 10 * time + 5], reward=1, truncated=[False, time == 1])
+        collected = {"value": taken.extras["value"] + np.float32(0.25)}
+        rollout.add(taken._replace(extras=taken.extras | collected | context | carry))
+    for sample in rollout.due():
+        value = np.array([[0, 1, 2], [0, 10, 20]]) + 0.25 + more[0]
+        following = np.array([[1, 2, 3], [10, 15, 25]]) + 0.25 + more[0]
+        np.testing.assert_allclose(sample.batch.value, value)
+        np.testing.assert_allclose(sample.batch.advantage, 1 + 0.9 * following - value, rtol=1e-5)
+        more[0] += 1

@@ -1,4 +1,4 @@
-"""What the tests of the command line call, and what they get."""
+"""Call the command line in tests, and return its exit code and output."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ SMALL_PPO = [*SMALL_RUN, *shlex.split("--rollout-steps 10 --epochs 2 --minibatch
 
 
 class Result(NamedTuple):
-    """What a command left on the terminal."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
     err: str
 
     def done(self) -> Result:
-        """The same, of a command that succeeded."""
+        """Check that the command succeeded, and return its result."""
         assert self.code == 0, self.err
         return self
 
     def printed(self) -> str:
-        """The output of a command that succeeded, and had no errors or notices."""
+        """Check that the command succeeded without errors or notices, and return its output."""
         assert (self.code, self.err) == (0, "")
         return self.out
 
@@ -45,7 +45,10 @@ Command = Callable[..., Result]
 
 
 def called(capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command line in this process: a text of words, and arguments that may have spaces."""
+    """Return a function that runs `duetto` in this process.
+
+    It takes a text, which is split into words, and further arguments, which may contain spaces.
+    """
 
     def call(text: str = "", *arguments: str | Path) -> Result:
         with pytest.raises(SystemExit) as ended:
@@ -66,7 +69,7 @@ def wait_for(what: Any, seconds: float = 60.0) -> None:
 
 
 def write_minari(folder: Path) -> None:
-    """Two episodes of Pendulum-v1 with full torque, as a Minari dataset."""
+    """Write a Minari dataset of two episodes of Pendulum-v1 with full torque."""
     from minari.data_collector import EpisodeBuffer
     from minari.dataset.minari_storage import MinariStorage
 

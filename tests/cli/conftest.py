@@ -10,7 +10,7 @@ from duetto.tools.cli import main
 
 @pytest.fixture
 def duetto(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
-    """Calls `duetto ARGUMENTS ...` as the installed command does, in a folder of its own."""
+    """Call `duetto ARGUMENTS ...` as the installed command does, in an empty folder."""
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
     return called(capsys)
@@ -18,7 +18,7 @@ def duetto(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.fixture
 def train(duetto: Command) -> Command:
-    """`duetto train td3 Pendulum-v1` with small networks, and with what else is asked for."""
+    """Call `duetto train td3 Pendulum-v1` with small networks and the given arguments."""
 
     def call(*arguments: str, environment: str = "Pendulum-v1", algorithm: str = "td3") -> Result:
         small = SMALL_PPO if algorithm == "ppo" else SMALL
@@ -29,7 +29,7 @@ def train(duetto: Command) -> Command:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 60 steps with checkpoints of steps 30 and 60. Not to be changed."""
+    """Train 60 steps with checkpoints at steps 30 and 60. Tests must not change the run."""
     folder = tmp_path_factory.mktemp("trained")
     with pytest.raises(SystemExit):
         main(["train", "td3", "Pendulum-v1", "--steps", "60", *SMALL, "--runs-dir", str(folder), "--name", "made"])

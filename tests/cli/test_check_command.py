@@ -1,4 +1,4 @@
-"""`duetto check`: what it says, in words and in JSON, and how it ends."""
+"""`duetto check`: its text, its JSON and its exit codes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_class_in_a_file(duetto: Command, file: Path):
+def test_check_reports_findings_of_class_in_file(duetto: Command, file: Path):
     out = duetto("check", "./mine.py:Mine", "--steps", "200", "--json").printed()
     said = json.loads(out)
     assert (said["environment"], said["broken"]) == ("./mine.py:Mine", 0)
@@ -48,7 +48,7 @@ def test_a_class_in_a_file(duetto: Command, file: Path):
     assert {"level": "fine", "about": "processes", "sentence": said["findings"][-1]["sentence"]} == said["findings"][-1]
 
 
-def test_what_is_broken_ends_with_1(duetto: Command, file: Path):
+def test_check_of_broken_environment_exits_with_1(duetto: Command, file: Path):
     code, out, err = duetto("check", "./mine.py:Mine", "--environment-options", "good=false")
     assert code == 1
     assert err == "duetto: ./mine.py:Mine is broken in 1 point(s): contract.\n"
@@ -66,33 +66,13 @@ def test_what_is_broken_ends_with_1(duetto: Command, file: Path):
         ("Pendulm-v1", "Did you mean: `Pendulum`"),
     ],
 )
-def test_mistakes_in_the_call_end_with_2(duetto: Command, file: Path, name: str, sentence: str):
+def test_mistakes_in_check_call_exit_with_2(duetto: Command, file: Path, name: str, sentence: str):
     code, out, err = duetto("check", name)
     assert (code, out) == (2, "")
     assert sentence in err
 
 
-def test_a_file_that_does_not_run(duetto: Command, file: Path):
-    file.write_text("import sys\nsys.exit(5)\n", "utf-8")
-    code, _, err = duetto("check", "./mine.py:Mine")
-    assert code == 2
-    assert "does not run, line 2: SystemExit: 5" in err
-
-
-BOTH = FILE.replace("< 0.2), False, {}", "< 0.2), bool(self.np_random.random() < 0.2), {}")
-
-
-def test_an_episode_with_two_ends_counts_once(duetto: Command, file: Path):
-    file.write_text(BOTH, "utf-8")
-    out = duetto("check", "./mine.py:Mine", "--steps", "200").out
-    count, truncated, terminated = map(
-        int, re.findall(r"(\d+) episodes of .*?: (\d+) truncated, (\d+)\s+terminated", " ".join(out.split()))[0]
-    )
-    assert count == truncated + terminated > 10
-    assert truncated
-
-
-def test_the_option_that_it_names_is_one_that_train_takes(duetto: Command, file: Path):
+def test_option_recommended_by_check_is_accepted_by_train(duetto: Command, file: Path):
     file.write_text(
         FILE.replace("(-1, 1, (2,)", "(-9e9, 9e9, (2,)").replace(
             "np.zeros(2, np.float32), {}", "np.full(2, 1e9, np.float32), {}"

@@ -1,4 +1,4 @@
-"""The exit status of a command that a signal ends: 128 + its number, so that `duetto train ... && next` stops."""
+"""The exit status after a signal: 128 + its number, so that `duetto train ... && next` stops."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from commands import SMALL, Command
 from gymnasium.spaces import Box
 
 RUN = "runs/td3-Signaling-v0-s0"
-STOPPED = "Stopped at step {}. Continue with: duetto resume " + RUN
 
 
 class Signaling(gymnasium.Env):
-    """In its step number AT, sends a process a signal, once: `signal` is a file "PROCESS SIGNAL AT"."""
+    """Sends a signal to a process once. The file `signal` has its id, the signal and the step: "PROCESS SIGNAL AT"."""
 
     def __init__(self) -> None:
         self.observation_space, self.action_space = Box(-1, 1, (2,), np.float32), Box(-1, 1, (1,), np.float32)
@@ -49,15 +48,15 @@ if "Signaling-v0" not in gymnasium.registry:
 
 
 @pytest.fixture(autouse=True)
-def comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Has a signal come in an environment's step."""
+def send_signal_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Return a function that makes the environment send a signal to this process in step `at`."""
 
-    def comes(at: int, number: int = signal.SIGTERM) -> None:
+    def send_signal_at(at: int, number: int = signal.SIGTERM) -> None:
         (tmp_path / "signal").write_text(f"{os.getpid()} {int(number)} {at}")
 
     monkeypatch.setenv("SIGNAL", str(tmp_path / "signal"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-    return comes
+    return send_signal_at
 
 
 @pytest.fixture
@@ -66,36 +65,30 @@ def run(train: Command) -> Command:
     return lambda *options: train("--evaluate-every", "0", *options, environment="Signaling-v0")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_that_ends_a_run_gives_its_number(run: Command, comes: Any, number: int, code: int):
-    comes(45, number)
-    result = run()
-    assert (result.code, result.err) == (code, "")
-    assert STOPPED.format(45) in result.out
-
-
-def test_resume_and_several_seeds_give_it_too(run: Command, duetto: Command, comes: Any):
-    comes(45)
+def test_signal_sets_exit_status_of_train_and_resume(run: Command, duetto: Command, send_signal_at: Any):
+    send_signal_at(45)
     assert run().code == 143
-    comes(50)
+    send_signal_at(50)
     again = duetto("resume", RUN)
     assert (again.code, "Stopped at step" in again.out) == (143, True)
     assert duetto("resume", RUN).code == 0
-    comes(45)
+    send_signal_at(45)
     assert run("--seeds", "1-2").code == 143
 
 
 @pytest.mark.parametrize("command", ["sweep", "tune"])
-def test_a_sweep_and_a_study_give_it_too(duetto: Command, comes: Any, command: str):
-    comes(45)
+def test_signal_sets_exit_status_of_sweep_and_tune(duetto: Command, send_signal_at: Any, command: str):
+    send_signal_at(45)
     result = duetto(command, "td3", "Signaling-v0", "--steps", "100000", *SMALL, "--seeds", "1")
     assert (result.code, "Stopped. Continue with the same command." in result.out) == (143, True)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "demos"])
-def test_a_command_without_checkpoints_gives_it_too(run: Command, duetto: Command, comes: Any, command: str):
+def test_signal_sets_exit_status_of_evaluate_and_demos(
+    run: Command, duetto: Command, send_signal_at: Any, command: str
+):
     assert run().code == 0
-    comes(5, signal.SIGINT)
+    send_signal_at(5, signal.SIGINT)
     recorded = ["record", "Signaling-v0", "--output", "recorded", "--expert"] if command == "demos" else []
     result = duetto(command, *recorded, RUN)
     assert (result.code, result.err) == (130, "duetto: interrupted.\n")

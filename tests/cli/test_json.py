@@ -1,4 +1,4 @@
-"""--json is one object on stdout and nothing else there, of every command that has it, whatever else is asked for."""
+"""With --json, every command prints one JSON object on stdout and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from commands import SMALL, Command, write_minari
 from gymnasium.envs.classic_control import PendulumEnv
 
@@ -46,13 +45,13 @@ CALLS = [
     "demos inspect DEMOS --video first.mp4",
     "demos import minari --environment Pendulum-v1 --output imported --trust",
 ]
-WRITES = {"video", "plot", "report", "table", "demos"}
-KINDS = ("train", "sweep", "tune")  # their help is of an algorithm
-ELSEWHERE = {"sweep", "tune", "pull"}  # which take processes, and a hub: tests/sweep, tests/tune, tests/hub
+FILE_WRITERS = {"video", "plot", "report", "table", "demos"}
+WITH_ALGORITHM = ("train", "sweep", "tune")  # commands whose help is for one algorithm
+TESTED_ELSEWHERE = {"sweep", "tune", "pull"}  # these start processes or need a server
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from duetto.tools.cli import main
 
     folder = tmp_path_factory.mktemp("made")
@@ -61,67 +60,55 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "made"
 
 
-def said(text: str) -> dict[str, Any]:
-    """The object; JSON has no NaN."""
+def parse_output(text: str) -> dict[str, Any]:
+    """Return the printed object. NaN is not valid JSON."""
     [line] = text.splitlines()
-    found = json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    found = json.loads(line, parse_constant=lambda word: pytest.fail(f"{word} is not valid JSON"))
     assert isinstance(found, dict)
     return found
 
 
 @pytest.fixture(scope="module")
-def demos(made: Path) -> Path:
+def demos(trained_run: Path) -> Path:
     from duetto.tools.cli import main
 
-    folder = made.with_name("demos")
+    folder = trained_run.with_name("demos")
     with pytest.raises(SystemExit):
-        main([*RECORDING.replace("made", str(made)).split(), "--output", str(folder)])
+        main([*RECORDING.replace("made", str(trained_run)).split(), "--output", str(folder)])
     return folder
 
 
 @pytest.fixture(autouse=True)
-def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window that nobody sees, and that does not wait."""
+def headless_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Render without a window and without waiting between frames."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     monkeypatch.setitem(PendulumEnv.metadata, "render_fps", 100_000)
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_one_object_and_nothing_else(duetto: Command, made: Path, demos: Path, tmp_path: Path, call: str):
+def test_json_option_prints_one_object_and_nothing_else(
+    duetto: Command, trained_run: Path, demos: Path, tmp_path: Path, call: str
+):
     if " made" in call:
-        shutil.copytree(made, tmp_path / "made")
+        shutil.copytree(trained_run, tmp_path / "made")
     if "DEMOS" in call:
         shutil.copytree(demos, tmp_path / "DEMOS")
     if " minari " in call:
         write_minari(tmp_path / "minari")
     words = [word for part in call.split() for word in (QUICK if part == "QUICK" else [part])]
     out = duetto(*words, "--json").done().out
-    found = said(out)
+    found = parse_output(out)
     assert found
-    if words[0] in WRITES and call != "table made":
+    if words[0] in FILE_WRITERS and call != "table made":
         assert (tmp_path / found["file"]).exists()
 
 
-def test_every_command_has_it_and_is_tried(duetto: Command):
-    called = {call.split()[0] for call in CALLS} | ELSEWHERE
+def test_every_command_has_the_json_option_and_a_case(duetto: Command):
+    called = {call.split()[0] for call in CALLS} | TESTED_ELSEWHERE
     assert called == set(COMMANDS)
     parts = {tuple(call.split()[:2]) for call in CALLS if call.startswith("demos ")}
     assert parts == {("demos", part) for part in demos_command.COMMANDS}
     for name in COMMANDS:
         if name != "demos":
-            parts.add((name, "td3") if name in KINDS else (name,))
+            parts.add((name, "td3") if name in WITH_ALGORITHM else (name,))
     assert [part for part in parts if "--json" not in duetto(*part, "--help").out] == []
-
-
-def test_a_dry_run_says_what_the_text_says(duetto: Command, tmp_path: Path):
-    call = ("train", "td3", "Pendulum-v1", *QUICK, "--dry-run")
-    planned = said(duetto(*call, "--json").out)
-    assert planned | {"command": ""} == yaml.safe_load(duetto(*call).out) | {"command": ""}
-    each = said(duetto(*call, "--json", "--seeds", "0,2").out)["runs"]
-    assert [one["run"] | {"seed": 0} for one in each] == [planned["run"]] * 2
-    assert [one["run"]["seed"] for one in each] == [0, 2]
-    sweep = said(duetto("sweep", *call[1:], "--json", "--seeds", "2").out)
-    folder = f"{tmp_path}/sweeps/td3-Pendulum-v1"
-    runs = [{"path": f"{folder}/td3-Pendulum-v1-s{seed}", "state": "new", "step": 0} for seed in (0, 1)]
-    assert sweep == {"folder": folder, "runs": runs}
-    assert list(tmp_path.iterdir()) == []

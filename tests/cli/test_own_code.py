@@ -1,6 +1,6 @@
-"""An algorithm and an environment of the user's own, each from a file: trained, resumed, edited, gone, a stranger's.
+"""A custom algorithm and a custom environment from files: trained, resumed, edited, deleted, unsigned.
 
-The algorithm is the one of docs/extending.md, as a reader of it would try it.
+The algorithm is the example of docs/extending.md.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import yaml
-from commands import SMALL, Command, Result
+from commands import SMALL, Command
 
 import duetto as package
 from duetto.algorithms import TD3
@@ -24,8 +24,8 @@ from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import signing, user_code
 from duetto.testing import check_algorithm
+from duetto.tools.cli import main
 
-FOLDER = "runs/pessimist-Pendulum-v1-s0"
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 ENVIRONMENT = """
 import gymnasium
@@ -50,198 +50,191 @@ class Mine(gymnasium.Env):
 """
 
 
-def example() -> str:
+def example_algorithm() -> str:
     found = re.search(r"<!-- file: pessimist\.py -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert found
     return found[1]
 
 
 @dataclass
-class Own:
-    """A file of the user's, a command that trains with it, and its run's folder."""
+class UserFile:
+    """A custom file, the algorithm and environment for `duetto train`, and a run of 60 steps."""
 
     file: Path
     text: str
-    folder: str
-    train: Callable[..., Result]
+    words: tuple[str, str]
+    folder: Path
 
 
-@pytest.fixture(autouse=True)
-def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
+OPTIONS = [*SMALL, "--steps", "60", "--evaluate-every", "0"]
+
+
+@pytest.fixture(scope="module")
+def trained_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], UserFile]:
+    """Train once with each kind of file ("algorithm" or "environment")."""
+    made: dict[str, UserFile] = {}
+
+    def get(kind: str) -> UserFile:
+        if kind not in made:
+            folder = tmp_path_factory.mktemp(kind)
+            name, text = ("pessimist.py", example_algorithm()) if kind == "algorithm" else ("mine.py", ENVIRONMENT)
+            file = folder / name
+            file.write_text(text, "utf-8")
+            words = (f"{file}:Pessimist", "Pendulum-v1") if kind == "algorithm" else ("td3", f"{file}:Mine")
+            options = ["--pessimism", "0.25"] if kind == "algorithm" else ["--vectorization", "subprocess"]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(signing.KEY_FILE, str(folder / "key"))
+                with pytest.raises(SystemExit, match=r"^0$"):
+                    main(["train", *words, *OPTIONS, *options, "--runs-dir", str(folder), "--name", "made"])
+            made[kind] = UserFile(file, text, words, folder / "made")
+        return made[kind]
+
+    return get
+
+
+@pytest.fixture
+def own(
+    request: pytest.FixtureRequest,
+    trained_with: Callable[[str], UserFile],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> UserFile:
+    """Return an unedited file and a copy of its run. The parameter is the kind of file."""
+    made = trained_with(request.param)
+    made.file.write_text(made.text, "utf-8")
+    monkeypatch.setenv(signing.KEY_FILE, str(made.file.with_name("key")))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    return replace(made, folder=shutil.copytree(made.folder, tmp_path / "run"))
 
 
-@pytest.fixture
-def make(duetto: Command, tmp_path: Path) -> Callable[[str], Own]:
-    def made(kind: str) -> Own:
-        name, text = ("pessimist.py", example()) if kind == "algorithm" else ("mine.py", ENVIRONMENT)
-        words = ("./pessimist.py:Pessimist", "Pendulum-v1") if kind == "algorithm" else ("td3", "./mine.py:Mine")
-        folder = FOLDER if kind == "algorithm" else "runs/td3-mine.py-Mine-s0"
-        (tmp_path / name).write_text(text, "utf-8")
-        return Own(tmp_path / name, text, folder, lambda *more: duetto("train", *words, "--steps", "60", *SMALL, *more))
-
-    return made
+both_kinds = pytest.mark.parametrize("own", ["algorithm", "environment"], indirect=True)
+algorithm = pytest.mark.parametrize("own", ["algorithm"], indirect=True)
+environment = pytest.mark.parametrize("own", ["environment"], indirect=True)
 
 
-@pytest.fixture
-def file(make: Callable[[str], Own]) -> Path:
-    return make("algorithm").file
-
-
-@pytest.fixture
-def begin(make: Callable[[str], Own]) -> Callable[..., Result]:
-    return make("algorithm").train
-
-
-# ---------------------------------------------------------------------------------------------------- either of them
+# -------------------------------------------------------------------------------------------------- both kinds of files
 EDITS = {
-    "algorithm": ("- self.pessimism", "+ self.pessimism", "algorithm.from.sha256"),
-    "environment": ("1.0, False", "2.0, False", "environment.sha256"),
+    "pessimist.py": ("- self.pessimism", "+ self.pessimism", "algorithm.from.sha256"),
+    "mine.py": ("1.0, False", "2.0, False", "environment.sha256"),
 }
 
 
-@pytest.mark.parametrize("kind", EDITS)
-def test_an_edited_file_is_said_and_wants_a_word(make: Callable[[str], Own], duetto: Command, kind: str):
-    own, (old, new, changed) = make(kind), EDITS[kind]
-    assert own.train().code == 0
+@both_kinds
+def test_resume_with_edited_user_file_requires_accept_changes(own: UserFile, duetto: Command):
+    old, new, changed = EDITS[own.file.name]
     assert old in own.text
     own.file.write_text(own.text.replace(old, new), "utf-8")
     code, _, err = duetto("resume", own.folder, "--steps", "70")
     assert code == 2
-    sentence = "or a custom file has changed since the checkpoint at step 60, in what decides the numbers: "
+    sentence = "or a custom file has changed since the checkpoint at step 60. The changes affect results: "
     assert f"{sentence}{changed}" in err
     assert "--accept-changes" in err
-    if kind == "algorithm":
+    if own.file.name == "pessimist.py":
         assert [changed in notice for notice in package.load(own.folder).notices] == [True]
     out = duetto("resume", own.folder, "--steps", "70", "--accept-changes").done().out
     assert f"Changed since the checkpoint at step 60: {changed} was" in " ".join(out.split())
-    assert duetto("resume", own.folder, "--steps", "80").code == 0  # from here on it is the file of the checkpoint
+    assert duetto("resume", own.folder, "--steps", "80").code == 0  # the newest checkpoint is from the edited file
 
 
-@pytest.mark.parametrize("kind", EDITS)
-@pytest.mark.parametrize("command", ["resume", "evaluate", "video"])
-def test_a_strangers_file_is_not_run(
-    make: Callable[[str], Own],
-    duetto: Command,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    command: str,
+@both_kinds
+def test_user_file_of_unsigned_run_is_not_executed(
+    own: UserFile, duetto: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    own, mark = make(kind), tmp_path / "mark"
-    assert own.train().code == 0
+    mark = tmp_path / "mark"
     own.file.write_text(f"open({str(mark)!r}, 'w').close()\n" + own.text, "utf-8")
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "other"))
-    code, _, err = duetto(command, own.folder)
-    assert code == 2
-    named = f"runs '{own.file}' (Pessimist)" if kind == "algorithm" else f"imports or runs '{own.file}:Mine'"
-    assert f"{named}, and it was not started by you" in err
-    assert "--trust" in err
-    if kind == "algorithm":
+    is_algorithm = own.file.name == "pessimist.py"
+    named = f"runs '{own.file}' (Pessimist)" if is_algorithm else f"imports or runs '{own.file}:Mine'"
+    commands = [("resume",), ("evaluate",), ("video",)]
+    if is_algorithm:
+        commands.append(("demos", "record", "Pendulum-v1", "--output", "demos", "--expert"))
+    for command in commands:
+        code, _, err = duetto(*command, own.folder)
+        assert (code, f"{named}, and it was not started by you" in err, "--trust" in err) == (2, True, True)
+    if is_algorithm:
         with pytest.raises(UsageError, match="not started by you"):
             package.load(own.folder)
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("kind", ["algorithm", "environment"])
-def test_a_file_that_is_gone(make: Callable[[str], Own], duetto: Command, kind: str):
-    own = make(kind)
-    assert own.train().code == 0
-    cls = user_code.named(f"{own.file}:Pessimist")[0] if kind == "algorithm" else None
+@both_kinds
+def test_resume_names_a_deleted_user_file(own: UserFile, duetto: Command):
+    cls = user_code.named(f"{own.file}:Pessimist")[0] if own.file.name == "pessimist.py" else None
     own.file.unlink()
     code, _, err = duetto("resume", own.folder, "--steps", "70")
     assert code == 2
-    assert f"{own.file} cannot be read: No such file or directory. A run that started with it needs it" in err
+    assert f"{own.file} cannot be read: No such file or directory. A run that was started with it needs it" in err
     assert package.load(own.folder, algorithm=cls).step == 60
 
 
 # ---------------------------------------------------------------------------------------------------- an algorithm
-def test_it_trains_and_goes_on_and_acts(begin: Command, duetto: Command, file: Path):
-    out = begin("--pessimism", "0.25").printed()
-    assert out.splitlines()[:2] == [
-        "pessimist on Pendulum-v1, torch on cpu, seed 0, preset default, 60 steps",
-        f"{FOLDER}/",
-    ]
-    said = yaml.safe_load(Path(FOLDER, "config.yaml").read_text("utf-8"))["algorithm"]
-    assert (said["name"], said["pessimism"]) == ("pessimist", 0.25)
-    assert (said["from"]["class"], said["from"]["file"]) == ("Pessimist", str(file.resolve()))
-    assert len(said["from"]["sha256"]) == 64
-    assert "how many standard deviations are subtracted" in duetto("train", "./pessimist.py:Pessimist", "--help").out
-    assert duetto("resume", FOLDER, "--steps", "70").code == 0
-    assert duetto("evaluate", FOLDER, "--episodes", "1").code == 0
-    assert package.load(FOLDER).step == Run(FOLDER).agent().step == 70
+@algorithm
+def test_custom_algorithm_is_recorded_resumed_and_evaluated(own: UserFile, duetto: Command):
+    recorded = yaml.safe_load((own.folder / "config.yaml").read_text("utf-8"))["algorithm"]
+    assert (recorded["name"], recorded["pessimism"]) == ("pessimist", 0.25)
+    assert (recorded["from"]["class"], recorded["from"]["file"]) == ("Pessimist", str(own.file.resolve()))
+    assert len(recorded["from"]["sha256"]) == 64
+    assert "how many standard deviations are subtracted" in duetto("train", own.words[0], "--help").out
+    out = duetto("resume", own.folder, "--steps", "70").printed()
+    assert out.startswith("pessimist on Pendulum-v1, torch on cpu, seed 0, preset default, 70 steps\n")
+    assert duetto("evaluate", own.folder, "--episodes", "1").code == 0
+    assert package.load(own.folder).step == Run(own.folder).agent().step == 70
 
 
-def test_what_is_interrupted_ends_as_what_is_not(begin: Command, duetto: Command):
-    assert begin("--name", "whole").code == 0
-    assert begin("--name", "parts", "--steps", "37").code == 0
-    assert duetto("resume", "runs/parts", "--steps", "60").code == 0
-    assert package.load("runs/whole").fingerprint == package.load("runs/parts").fingerprint
-
-
-def test_presets_lie_beside_it(begin: Command, file: Path):
-    file.with_suffix(".yaml").write_text(
-        "Pendulum-v1: {algorithm: {pessimism: 2.0}}\nbold: {algorithm: {pessimism: 0.0}}"
-    )
-    assert (begin().code, begin("--preset", "bold", "--name", "bold").code) == (0, 0)
-    assert [Run(folder).config.algorithm.pessimism for folder in (FOLDER, "runs/bold")] == [2.0, 0.0]
-    code, _, err = begin("--preset", "bald")
+@algorithm
+def test_presets_are_read_beside_the_algorithm_file(own: UserFile, duetto: Command):
+    presets = own.file.with_suffix(".yaml")
+    presets.write_text("Pendulum-v1: {algorithm: {pessimism: 2.0}}\nbold: {algorithm: {pessimism: 0.0}}")
+    plan = ("train", *own.words, "--dry-run")
+    planned = [yaml.safe_load(duetto(*plan, *preset).printed()) for preset in ((), ("--preset", "bold"))]
+    assert [config["algorithm"]["pessimism"] for config in planned] == [2.0, 0.0]
+    code, _, err = duetto(*plan, "--preset", "bald")
     assert (code, err) == (2, "duetto: pessimist has no preset 'bald'. Did you mean 'bold'?\n")
-    file.with_suffix(".yaml").write_text("bold: {algorithms: {pessimism: 0.0}}")
-    assert "The presets in " in begin().err
+    presets.write_text("bold: {algorithms: {pessimism: 0.0}}")
+    assert "The presets in " in duetto(*plan).err
+    presets.unlink()
 
 
-@pytest.mark.parametrize("check", ["refusals", "resuming", "state"])
-def test_it_conforms(file: Path, check: str):
-    check_algorithm(user_code.named(f"{file}:Pessimist")[0], check)
+@algorithm
+@pytest.mark.parametrize("check", ["resuming", pytest.param(None, marks=pytest.mark.slow)])
+def test_example_algorithm_passes_check_algorithm(own: UserFile, check: str | None):
+    check_algorithm(user_code.named(f"{own.file}:Pessimist")[0], *([check] if check else []))
 
 
-@pytest.mark.slow
-def test_it_conforms_in_everything(file: Path):
-    check_algorithm(user_code.named(f"{file}:Pessimist")[0])
-
-
-def test_another_file_in_its_place_is_not_run(begin: Command, duetto: Command, file: Path):
-    """The signature is of the path and the class: one cannot be taken for another file."""
-    assert begin().code == 0
-    other = shutil.copy(file, file.with_name("other.py"))
-    config = Path(FOLDER, "config.yaml")
-    config.write_text(config.read_text("utf-8").replace(str(file), str(other)), "utf-8")
-    assert "not started by you" in duetto("resume", FOLDER, "--steps", "70").err
-    assert duetto("resume", FOLDER, "--steps", "70", "--trust").code == 0
-    assert duetto("resume", FOLDER, "--steps", "80").code == 0  # it is signed now
+@algorithm
+def test_changed_path_of_algorithm_file_requires_trust(own: UserFile, duetto: Command):
+    """The signature covers the path and the class."""
+    other = shutil.copy(own.file, own.file.with_name("other.py"))
+    config = own.folder / "config.yaml"
+    config.write_text(config.read_text("utf-8").replace(str(own.file), str(other)), "utf-8")
+    assert "not started by you" in duetto("resume", own.folder, "--steps", "70").err
+    assert duetto("resume", own.folder, "--steps", "70", "--trust").code == 0
+    assert duetto("resume", own.folder, "--steps", "80").code == 0  # --trust signed it
 
 
 @pytest.mark.parametrize(
     ("text", "call", "sentence"),
     [
         ("", "pessimist.py:Pesimist", "has no class 'Pesimist'. Did you mean 'Pessimist'?"),
-        (
-            "",
-            "pessimist.py",
-            "Say which class of pessimist.py is the algorithm: pessimist.py:CLASS. It has: Pessimist.",
-        ),
+        ("", "pessimist.py", "Say which class of pessimist.py is the algorithm: pessimist.py:CLASS. It has: Pessimist"),
         ("", "pesimist.py:Pessimist", "pesimist.py cannot be read: No such file or directory."),
         ("x = 5", "pessimist.py:x", "has no class 'x'. It has: Pessimist."),
         ("def x(): ...", "pessimist.py:x", "has no algorithm (a subclass of duetto.algorithms.Algorithm) 'x'."),
-        ("1 / 0", "pessimist.py:Pessimist", "does not run, line 53: ZeroDivisionError: division by zero"),
+        ("1 / 0", "pessimist.py:Pessimist", "does not run, line 58: ZeroDivisionError: division by zero"),
         ("def", "pessimist.py:Pessimist", "does not run: SyntaxError: "),
         (
             "class B(Pessimist):\n    b: int = 1",
             "pessimist.py:B",
-            "{}: B sets b, which is no option yet: write `name: type = value`, and @",
-        ),
-        (
-            "@dataclass(frozen=True)\nclass B(Pessimist):\n    tau = 0.5",
-            "pessimist.py:B",
-            "{}: B sets tau, which is no option yet: write `name: type = value`",
+            "{}: B sets b without declaring an option. Write `name: type = value`, and @",
         ),
         ("@dataclass(frozen=True)\nclass B(Pessimist):\n    members: Count = 0", "pessimist.py:B", "members is 0"),
     ],
 )
-def test_mistakes_are_a_sentence(duetto: Command, file: Path, text: str, call: str, sentence: str):
-    file.write_text(example() + text, "utf-8")
+def test_mistakes_in_custom_algorithm_are_reported(
+    duetto: Command, tmp_path: Path, text: str, call: str, sentence: str
+):
+    file = tmp_path / "pessimist.py"
+    file.write_text(example_algorithm() + text, "utf-8")
     code, out, err = duetto("train", call, "Pendulum-v1")
     assert (code, out) == (2, "")
     assert sentence.replace("{}", str(file)) in err
@@ -251,19 +244,19 @@ def test_mistakes_are_a_sentence(duetto: Command, file: Path, text: str, call: s
 
 # ---------------------------------------------------------------------------------------------------- from Python
 class Mine(TD3):
-    """Handed over as a class."""
+    """An algorithm that is passed as a class."""
 
 
-class Another(TD3):
-    """Not that one."""
+class NamedLikeTD3(TD3):
+    """An algorithm with the name of a built-in one."""
 
     @classmethod
     def name(cls) -> str:
         return "td3"
 
 
-@pytest.mark.parametrize("kind", [Mine, Another], ids=["a new name", "the name of Duetto's own"])
-def test_a_class_that_was_handed_over_is_handed_over_again(tmp_path: Path, kind: type[TD3]):
+@pytest.mark.parametrize("kind", [Mine, NamedLikeTD3], ids=["new name", "name of a built-in algorithm"])
+def test_run_of_algorithm_class_must_get_that_class(tmp_path: Path, kind: type[TD3]):
     small = {"hidden": (8,), "batch_size": 4, "random_steps": 5, "learning_starts": 5, "replay_capacity": 50}
     run = package.train(kind(**small), "Pendulum-v1", steps=20, backend="torch", evaluate_every=0, runs_dir=tmp_path)
     assert run.agent().step == 20
@@ -271,17 +264,17 @@ def test_a_class_that_was_handed_over_is_handed_over_again(tmp_path: Path, kind:
         Run(run.path)
     again = Run(run.path, algorithm=kind).resume(30)
     assert (type(again.config.algorithm), again.agent().step) == (kind, 30)
-    with pytest.raises(UsageError, match="it is of the algorithm"):
+    with pytest.raises(UsageError, match="its algorithm is"):
         Run(run.path, algorithm=package.DDPG)
 
 
-def test_a_strangers_config_takes_the_class_that_the_call_names(
-    begin: Command, duetto: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@algorithm
+def test_model_card_command_uses_the_readers_algorithm_file(
+    own: UserFile, duetto: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """As the card of a pushed run says it: the file is not there, and nobody signed it here."""
-    assert begin("--pessimism", "0.25").code == 0
+    """The reader has another key, and the file at another path."""
     sent = tmp_path / "hub" / "x"
-    assert duetto("push", FOLDER, "me/x", "--dry-run", "--episodes", "1", "--no-video").code == 0
+    assert duetto("push", own.folder, "me/x", "--dry-run", "--episodes", "1", "--no-video").code == 0
     card = (sent / "README.md").read_text()
     assert "# Pessimist on `Pendulum-v1`" in card
     assert "name: Pessimist" in card
@@ -290,6 +283,7 @@ def test_a_strangers_config_takes_the_class_that_the_call_names(
     assert line == "train pessimist.py:Pessimist --config x/config.yaml"
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "other"))
     (tmp_path / "x").symlink_to(sent)
+    file = Path(shutil.copy(own.file, tmp_path))
     assert duetto(*line.split(), "--name", "again").code == 0
     origin = Run("runs/again").config.origin
     assert origin is not None
@@ -298,58 +292,35 @@ def test_a_strangers_config_takes_the_class_that_the_call_names(
 
 
 # ---------------------------------------------------------------------------------------------------- an environment
-def test_it_trains_goes_on_from_elsewhere_and_is_evaluated(
-    make: Callable[[str], Own], duetto: Command, monkeypatch: pytest.MonkeyPatch
+@environment
+def test_custom_environment_is_resumed_evaluated_and_recorded(
+    own: UserFile, duetto: Command, monkeypatch: pytest.MonkeyPatch
 ):
-    own = make("environment")
-    out = own.train("--num-envs", "2", "--vectorization", "subprocess").printed()
-    assert out.splitlines()[0].startswith("td3 on mine.py:Mine, torch on cpu")
-    said = yaml.safe_load(Path(own.folder, "config.yaml").read_text("utf-8"))["environment"]
-    assert (said["id"], said["remakeable"], len(said["sha256"])) == (f"{own.file}:Mine", True, 64)
-    (own.file.parent / "elsewhere").mkdir()
-    monkeypatch.chdir(own.file.parent / "elsewhere")
-    folder = f"../{own.folder}"
-    assert duetto("resume", folder, "--steps", "70").code == 0
-    code, out, _ = duetto("evaluate", folder, "--episodes", "2", "--json")
-    assert (code, json.loads(out)["returns"]) == (0, [5.0, 5.0])
-    other = duetto(
-        *("evaluate", folder, "--episodes", "1", "--json", "--environment", "../mine.py:Mine"),
-        *("--environment-options", "length=3"),
-    )
-    assert json.loads(other.out)["returns"] == [3.0]
-    assert "cannot be shown" not in duetto("video", folder).err  # the message says that it draws nothing
-
-
-def test_sweep_tune_and_demonstrations_take_it(make: Callable[[str], Own], duetto: Command):
-    own = make("environment")
+    recorded = yaml.safe_load((own.folder / "config.yaml").read_text("utf-8"))["environment"]
+    assert (recorded["id"], recorded["remakeable"], len(recorded["sha256"])) == (f"{own.file}:Mine", True, 64)
+    monkeypatch.chdir(own.file.parent)
+    out = duetto("resume", own.folder, "--steps", "70").printed()
+    assert out.startswith("td3 on mine.py:Mine, torch on cpu")
+    assert "See it: duetto video" not in out  # it has no render mode
+    evaluate = ("evaluate", own.folder, "--episodes", "2", "--json")
+    assert json.loads(duetto(*evaluate).out)["returns"] == [5.0, 5.0]
+    shorter = duetto(*evaluate, "--environment", "mine.py:Mine", "--environment-options", "length=3")
+    assert json.loads(shorter.out)["returns"] == [3.0, 3.0]
+    assert "cannot be shown" not in duetto("video", own.folder).err  # it has no render mode at all
+    demos = ("--output", own.folder.with_name("demos"), "--episodes", "2", "--checkpoint", "last")
+    duetto("demos", "record", "mine.py:Mine", "--expert", own.folder, *demos).printed()
     out = duetto("sweep", "td3", "./mine.py:Mine", "--seeds", "1", "--dry-run", "--json").done().out
     assert "td3-mine.py-Mine-s0" in out
-    short = [*SMALL, "--steps", "30", "--trials", "1", "--seeds", "1", "--quiet"]
-    assert duetto("tune", "td3", "mine.py:Mine", *short).code == 0
-    [study] = Path("studies").iterdir()
-    assert study.name == "td3-mine.py-Mine"
-    assert own.train().code == 0
-    code, _, err = duetto(
-        *("demos", "record", "mine.py:Mine", "--expert", own.folder, "--output", "demos", "--episodes", "2"),
-        *("--checkpoint", "last"),
-    )
-    assert (code, err) == (0, "")
 
 
-@pytest.mark.parametrize("text", ["a.py:B", "a.py", "/a/b.py:", "C:\\a.py:B"])
-def test_whatever_runs_a_file_needs_trust(text: str):
-    assert user_code.is_file(text)
-    assert signing.needs_trust(text, {})
-
-
-def test_another_machine_gets_the_class_and_needs_no_file(make: Callable[[str], Own]):
-    own = make("environment")
+@environment
+def test_packed_environment_class_needs_no_file(own: UserFile):
     packed = pack(f"{own.file}:Mine", {})
     own.file.unlink()
     ActorRole(packed, TD3(), "torch", "float32", 1, 1)(range(1)).close()
 
 
-def test_a_module_that_is_not_found(duetto: Command):
+def test_missing_environment_module_is_reported(duetto: Command):
     code, _, err = duetto("train", "td3", "found_nowhere:HereAlone-v0")
     assert code == 2
     assert "cannot be made: ModuleNotFoundError: No module named 'found_nowhere'" in err

@@ -1,4 +1,4 @@
-"""The options for what looks on: they say why a run stopped, and how to continue."""
+"""Options of callbacks (--stop-at-return, --time-limit): the command prints why a run stopped and how to continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commands import SMALL, Command
 RUN = "runs/td3-Pendulum-v1-s0"
 
 
-def test_a_return_that_is_reached_ends_the_run_and_says_how_to_go_on(duetto: Command, tmp_path: Path):
+def test_stop_at_return_ends_run_and_prints_resume_command(duetto: Command, tmp_path: Path):
     out = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", "--stop-at-return", "-10000").printed()
     first, second = out.splitlines()[-2:]
     assert first.startswith("The run stops at step 0. The evaluation's mean return, -")
@@ -20,19 +20,12 @@ def test_a_return_that_is_reached_ends_the_run_and_says_how_to_go_on(duetto: Com
     assert duetto("resume", RUN).out.splitlines()[-2].startswith("80 steps and")
 
 
-def test_a_time_limit_ends_it_and_holds_for_resume(duetto: Command, tmp_path: Path):
+def test_time_limit_ends_train_and_resume(duetto: Command, tmp_path: Path):
     out = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", "--time-limit", "1e-9", "--quiet").out
-    said = "It has worked for 1e-09 seconds, its time limit. Resume it with a longer one, or without."
+    said = "It has reached its time limit of 1e-09 seconds. Resume it with a longer limit or none."
     assert out == f"The run stops at step 1. {said}\n"
     again = json.loads(duetto("resume", RUN, "--time-limit", "1e-9", "--json").out)
     assert (again["step"], again["stopped"], again["notices"]) == (2, True, [f"The run stops at step 2. {said}"])
-
-
-def test_videos(duetto: Command, tmp_path: Path):
-    options = [*SMALL, "--steps", "50", "--video-every", "40", "--environment-options", "max_episode_steps=10"]
-    assert duetto("train", "td3", "Pendulum-v1", *options).code == 0
-    videos = sorted(path.name for path in (tmp_path / RUN / "videos").iterdir())
-    assert videos == ["step-000000000000.mp4", "step-000000000040.mp4"]
 
 
 @pytest.mark.parametrize(
@@ -48,13 +41,15 @@ def test_videos(duetto: Command, tmp_path: Path):
         ),
     ],
 )
-def test_mistakes_leave_nothing_behind(duetto: Command, tmp_path: Path, options: list[str], message: str):
+def test_mistakes_in_callback_options_leave_no_folder(
+    duetto: Command, tmp_path: Path, options: list[str], message: str
+):
     code, _, err = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", *options)
     assert (code, err) == (2, f"duetto: {message}\n")
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_environment_without_a_window_says_how_to_get_one(duetto: Command, tmp_path: Path):
+def test_watch_without_human_render_mode_suggests_video(duetto: Command, tmp_path: Path):
     (tmp_path / "blind.py").write_text(
         "import gymnasium\nfrom gymnasium.envs.classic_control import PendulumEnv\n"
         "class Blind(PendulumEnv):\n    metadata = {'render_modes': ['rgb_array']}\n"

@@ -5,11 +5,11 @@ import pytest
 
 from duetto.cluster import config, modes
 
-sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few hundred steps, and what is equal in two
+sys.path.append(str(Path(__file__).parent.parent / "training"))  # small runs and their comparison
 
 
 @pytest.fixture(autouse=True)
 def simulation(monkeypatch: pytest.MonkeyPatch):
-    """Without Ray, and without a clock: on a slow machine nothing is asked for more often."""
+    """Pretend that Ray is installed, and look for new blocks at every step, whatever the clock says."""
     monkeypatch.setattr(config, "find_spec", lambda name: name)
     monkeypatch.setattr(modes, "LOOK", 0.0)

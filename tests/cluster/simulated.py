@@ -1,7 +1,7 @@
-"""A cluster without processes, machines or time: everything that can go wrong goes wrong, by a seed.
+"""A simulated cluster without processes, machines or waiting; a seed decides which faults happen.
 
-What is asked is done at once, in this process, on copies; only *when* it came to something is drawn, on a clock that
-jumps from event to event. So thousands of courses of events take a minute, and each is repeated by its seed.
+Each call runs at once in this process, on copies of its arguments. Only the time of its answer is random, on a
+simulated clock that jumps from event to event. So thousands of scenarios take a minute, and a seed repeats each.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LOST = Answer(failure="failed", details="simulated")
 
 @dataclass(frozen=True)
 class Rates:
-    """How probable each mishap is, per call."""
+    """The probability of each fault, per call or per started process."""
 
-    dies_before: float = 0.01  # what was asked is done
-    dies_after: float = 0.01  # ... but its answer has left
+    dies_before: float = 0.01  # the process dies before it handles the call
+    dies_after: float = 0.01  # it dies after handling the call, before it answers
     answer_lost: float = 0.01
     hangs: float = 0.005
-    machine_dies: float = 0.005  # with all that is on it
-    never_runs: float = 0.3  # per process that is started: its machine is gone, or what was put for it
+    machine_dies: float = 0.005  # with all its processes
+    never_runs: float = 0.3  # per started process: its machine or the object put for it is gone
 
 
 STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
@@ -39,15 +39,15 @@ STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 @dataclass
 class _Process:
     machine: int
-    object: Any  # None: it could not start
+    object: Any  # None if it could not start
     alive: bool = True
 
 
 class Simulated:
-    """A transport, see there.
+    """A simulated `Transport`.
 
     Attributes:
-        mishaps: How often each happened, by its name in `Rates`.
+        mishaps: How often each fault happened, by its name in `Rates`.
     """
 
     def __init__(self, seed: int, rates: Rates | None = None, machines: int = 3) -> None:
@@ -55,7 +55,7 @@ class Simulated:
         self._rates, self._machines = rates or Rates(), machines
         self._now = 0.0
         self._processes: list[_Process] = []
-        self._calls: dict[int, tuple[float, Answer]] = {}  # when each comes to what
+        self._calls: dict[int, tuple[float, Answer]] = {}  # the time and the answer of each call
         self._asked = 0
         self.mishaps: dict[str, int] = {}
 
@@ -130,7 +130,7 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Simulation(Cluster):
-    """A cluster that is none."""
+    """A `Cluster` that connects to a simulated transport."""
 
     rates: Rates = Rates(dies_before=0.05, dies_after=0.05, hangs=0.01)
     transports: deque[Simulated] = field(default_factory=deque)

@@ -1,4 +1,4 @@
-"""Runs on a simulated cluster: the same as those in one process, number by number, whatever dies."""
+"""Runs on a simulated cluster: results with and without faults, resume, errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line, Opaque
@@ -26,61 +25,42 @@ from duetto.runs.run import Run
 RECURRENT = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
 
 
-ACTING = [
-    ("td3", "Pendulum-v1", {}, {"block": 5}),
-    ("ppo", "CartPole-v1", {"normalize_rewards": True, "normalize_observations": True}, {}),
-    ("r2d2", "CartPole-v1", RECURRENT | {"n_step": 3, "head_hidden": (16,), "train_every": 2}, {"block": 5}),
-    ("td3", "goal_environment:GoalLine-v0", {"hindsight": "future"}, {"block": 5}),
-]
+SYNC: dict[str, tuple[Any, dict[str, Any]]] = {
+    "ppo": ("CartPole-v1", {"normalize_rewards": True, "normalize_observations": True}),
+    "r2d2": ("CartPole-v1", RECURRENT | {"n_step": 3, "head_hidden": (16,), "train_every": 2}),
+    "td3": ("goal_environment:GoalLine-v0", {"hindsight": "future"}),
+    "r2d3": ("CartPole-v1", SEQUENCES | CHOICES | {"pretraining_updates": 6}),
+    "dqfd": ("CartPole-v1", CHOICES | {"importance_anneal_samples": 50, "pretraining_updates": 6}),
+    "ppo, images": (Seen, {"image_features": 8}),  # with images, actors act with the framework
+    "ddpg, jax": ("Pendulum-v1", {"hidden": (16,)}),
+}
+ASYNC = {"td3": (1, 0), "r2d2": (2, 0), "dqfd": (4, 6)}  # steps per update, and updates before the first step
 
 
-DEMONSTRATED = [
-    ("r2d3", SEQUENCES | CHOICES | {"pretraining_updates": 6}),
-    ("dqfd", CHOICES | {"importance_anneal_samples": 50}),
-]
+def case(name: str, folder: Path) -> tuple[Any, Any, dict[str, Any]]:
+    """Return a case's algorithm, environment and options of the run."""
+    environment, hyperparameters = SYNC[name]
+    options: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0}
+    if name in ("r2d3", "dqfd"):
+        hyperparameters, options = {"demonstrations": recorded(folder / "demos")} | hyperparameters, options | CUT
+    if name == "ddpg, jax":
+        options["backend"] = "jax"
+    return small(name.partition(",")[0], **hyperparameters), environment, options
 
 
-@pytest.fixture(scope="module")
-def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
-
-
-@pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), ACTING)
-def test_in_sync_no_death_and_no_kill_changes_a_number(
-    tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
-):
-    check_sync(tmp_path, small(algorithm, **hyperparameters), environment, blocks)
-
-
-@pytest.mark.parametrize(("algorithm", "hyperparameters"), DEMONSTRATED)
-def test_nor_does_it_with_demonstrations(tmp_path: Path, demos: str, algorithm: str, hyperparameters: dict[str, Any]):
-    agent = small(algorithm, demonstrations=demos, **hyperparameters)
-    check_sync(tmp_path, agent, "CartPole-v1", {"block": 5}, **CUT)
-
-
-@pytest.mark.parametrize(
-    ("agent", "environment", "options"),
-    [
-        (small("ppo", image_features=8), Seen, {}),  # for images actors have a framework
-        (small("ddpg", hidden=(16,)), "Pendulum-v1", {"backend": "jax"}),
-    ],
-    ids=["images", "jax"],
-)
-def test_nor_with_a_framework_in_the_actors(tmp_path: Path, agent: Any, environment: Any, options: dict[str, Any]):
-    check_sync(tmp_path, agent, environment, {"block": 5} if environment != Seen else {}, **options)
-
-
-def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, Any], **options: Any) -> None:
-    how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
-    cluster: dict[str, Any] = {"mode": "sync", "actors": 3} | blocks
+@pytest.mark.parametrize("name", SYNC)
+def test_sync_run_is_unchanged_by_actor_deaths_and_kills(tmp_path: Path, name: str):
+    agent, environment, how = case(name, tmp_path)
+    cluster: dict[str, Any] = {"mode": "sync", "actors": 3, "block": 16 if name.startswith("ppo") else 5}
     quiet = Simulation(rates=STEADY, **cluster)
     undisturbed = train(tmp_path, agent, environment, name="undisturbed", cluster=quiet, **how)
-    assert undisturbed.config.cluster == {"mode": "sync", "actors": 3, "block": blocks.get("block", 16)}
+    assert undisturbed.config.cluster == cluster
     loud = Simulation(**cluster)
     disturbed = train(tmp_path, agent, environment, name="disturbed", cluster=loud, **how)
     assert {"dies_before", "dies_after"} & loud.transports[0].mishaps.keys()
+    assert disturbed.metrics()[-1]["time/actor_restarts"] > 0
     assert_same(undisturbed, disturbed)
-    with pytest.raises(CrashError):  # in the middle of a block, after a checkpoint in the middle of one
+    with pytest.raises(CrashError):  # the checkpoint and the crash are both in the middle of a block
         train(tmp_path, agent, environment, name="killed", cluster=loud, callbacks=[CrashAt(130)], **how)
     killed = Run(tmp_path / "killed", environment=None if isinstance(environment, str) else environment)
     killed.resume(cluster=Simulation(), callbacks=[StopAt(171)])
@@ -88,65 +68,15 @@ def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, A
     assert_same(undisturbed, killed)
 
 
-def test_in_async_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
-    """Blocks come in any order, and what an actor's death breaks off is no part of the next episode."""
-    seen: list[tuple[Any, Any]] = []
-
-    class Spy(duetto.Callback):
-        def on_start(self, trainer: duetto.Trainer) -> None:
-            relabeling: Any = trainer.memory._relabeling
-            steps, storage = relabeling._steps, relabeling._storage
-
-            def noted(index: Any, uniform: Any) -> Any:
-                chosen = steps(index, uniform)
-                seen.append(tuple(storage.observation(at)["desired_goal"] for at in (index, chosen)))
-                seen.append((index != chosen, None))
-                return chosen
-
-            relabeling._steps = noted
-
+@pytest.mark.parametrize("name", ASYNC)
+def test_async_run_counts_updates_correctly_with_any_actors(tmp_path: Path, name: str):
+    """A resume with another number of actors starts new episodes."""
+    (agent, environment, how), (every, before) = case(name, tmp_path), ASYNC[name]
     cluster = Simulation(mode="async", actors=3, block=5)
-    algorithm, how = small("td3", hindsight="future"), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
-    run = train(
-        tmp_path, algorithm, "goal_environment:GoalLine-v0", cluster=cluster, callbacks=[Spy(), StopAt(130)], **how
-    )
-    run.resume(cluster=Simulation(actors=2), callbacks=[Spy()])
-    assert {"dies_before", "dies_after"} & cluster.transports[0].mishaps.keys()
-    assert sum(later.sum() for later, _ in seen[1::2]) > 500
-    for one, other in seen[::2]:
-        np.testing.assert_array_equal(one, other)  # each episode has another goal
-
-
-@pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), [*ACTING[::2], ACTING[3]])
-def test_in_async_every_count_is_right_on_any_number_of_actors(
-    tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
-):
-    every = 2 if algorithm == "r2d2" else 1
-    check_async(tmp_path, small(algorithm, **hyperparameters), environment, blocks, every)
-
-
-@pytest.mark.parametrize(("algorithm", "hyperparameters"), DEMONSTRATED)
-def test_so_it_is_with_demonstrations(tmp_path: Path, demos: str, algorithm: str, hyperparameters: dict[str, Any]):
-    agent = small(algorithm, demonstrations=demos, **hyperparameters | {"pretraining_updates": 6})
-    check_async(tmp_path, agent, "CartPole-v1", {"block": 5}, 4, 6, **CUT)
-
-
-def check_async(
-    tmp_path: Path,
-    agent: Any,
-    environment: Any,
-    blocks: dict[str, Any],
-    every: int,
-    before: int = 0,
-    **options: Any,
-) -> None:
-    """An update for so many steps, and so many before the first one; other actors start new episodes."""
-    how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
-    cluster = Simulation(mode="async", actors=3, **blocks)
     run = train(tmp_path, agent, environment, name="async", cluster=cluster, callbacks=[StopAt(130)], **how)
     assert run.config.cluster == {"mode": "async", "block": 5}
     said = notices(run, [StopAt(171)], cluster=Simulation(actors=2))
-    assert any("it is of 3 actors, and there are 2 now): the run continues with new episodes" in one for one in said)
+    assert any("it is of 3 actors, and there are 2 now). The run continues with new episodes" in one for one in said)
     run.resume(cluster=Simulation(actors=4))
     found = outcome(run)
     assert found["step"] >= 240
@@ -156,50 +86,31 @@ def check_async(
     assert written["time/lag_updates_mean"] >= 0
 
 
-def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
+def test_resume_requires_the_same_cluster_settings(tmp_path: Path):
     how: dict[str, Any] = {"num_envs": 4, "steps": 120, "evaluate_every": 0}
     cluster = Simulation(rates=STEADY, block=4)
     run = train(tmp_path, cluster=cluster, callbacks=[StopAt(60)], **how)
     assert run.config.cluster == {"mode": "sync", "actors": 2, "block": 4}
-    with pytest.raises(UsageError, match="This run was trained on a cluster, which decides its numbers"):
+    with pytest.raises(UsageError, match="It can only continue on a cluster"):
         run.resume()
-    with pytest.raises(UsageError, match="continues with actors 2, which decides its numbers, not 3"):
+    with pytest.raises(UsageError, match="continues with actors 2, which affects its numbers, not 3"):
         run.resume(cluster=Simulation(actors=3))
-    with pytest.raises(UsageError, match="continues with mode sync, which decides its numbers, not async"):
+    with pytest.raises(UsageError, match="continues with mode sync, which affects its numbers, not async"):
         run.resume(cluster=Simulation(mode="async"))
     run.resume(cluster=Simulation(rates=STEADY))
     local = train(tmp_path, name="local", callbacks=[StopAt(60)], **how)
-    with pytest.raises(UsageError, match="The run started without a cluster, where its numbers are others"):
+    with pytest.raises(UsageError, match="The run started without a cluster, which would change its numbers"):
         local.resume(cluster=Simulation())
 
 
-def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
-    with pytest.raises(
-        UsageError, match=r"A block of 1000000 vector steps is larger than 8 MB\. Use a block of \d+ at"
-    ):
-        train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=1000000))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_actors_without_an_environment_are_said(tmp_path: Path):
+def test_surplus_actors_are_reported(tmp_path: Path):
     said: list[str] = []
     look, how = [lambda trainer: said.extend(trainer.notices)], {"steps": 40, "evaluate_every": 0}
     train(tmp_path, cluster=Simulation(actors=4, rates=STEADY), callbacks=look, **how)
     assert "num_envs is 1, so the run uses 1 of the 4 actors. Give more --num-envs." in said
 
 
-def test_the_log_says_how_the_actors_do(tmp_path: Path):
-    local = train(tmp_path, num_envs=4)
-    spread = train(tmp_path, num_envs=4, cluster=Simulation(actors=3))
-    lines = spread.metrics()
-    assert all(line["time/actors"] == 3 and line["time/waiting_for_actors"] >= 0 for line in lines)
-    restarts = [line["time/actor_restarts"] for line in lines]
-    assert restarts == sorted(restarts)
-    assert restarts[-1] > 0
-    assert not any("time/actors" in line for line in local.metrics())
-
-
-def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: Path):
+def test_unsaveable_environments_restart_episodes_with_notice(tmp_path: Path):
     said: list[str] = []
     run = train(
         tmp_path,
@@ -214,18 +125,17 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: P
     assert len(checkpoints(run).steps()) > 0
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_actors_take_allowed_actions(mode: Any, tmp_path: Path) -> None:
-    """The environment raises at a forbidden action."""
+def test_actors_apply_action_masks(tmp_path: Path) -> None:
+    """The environment raises an error for a forbidden action."""
     agent, how = small("dqn", exploration_end=0.5), {"num_envs": 4, "steps": 160, "evaluate_every": 0}
-    cluster = Simulation(actors=2, mode=mode, rates=STEADY)
+    cluster = Simulation(actors=2, mode="async", rates=STEADY)
     run = train(tmp_path, agent, Turnstile, cluster=cluster, **how)
     assert checkpoints(run).load_latest().state["spaces"]["action_mask"] is True
     run.resume(200, cluster=cluster)
     assert checkpoints(run).steps()[-1] == 200
 
 
-def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
+def test_rollout_memory_ends_episodes_lost_with_an_actor(tmp_path: Path):
     cut = 0
 
     def look(trainer: duetto.Trainer) -> None:
@@ -244,7 +154,7 @@ def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
 
 
 class Failing(Line):
-    """Its environment 2 raises in its 20th step, while it is told to."""
+    """Environment 2 raises in its 20th step while the variable FAILING is set."""
 
     def step(self, action: Any) -> Any:
         if self.life == 19 and os.environ.get("FAILING") and self.np_random_seed == 2:
@@ -252,7 +162,7 @@ class Failing(Line):
         return super().step(action)
 
 
-def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_environment_error_is_the_same_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FAILING", "1")
     with pytest.raises(
         EnvironmentFailedError, match=r"^Failing, environment 2, vector step 20: step raised LookupError"
@@ -269,14 +179,12 @@ def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkey
     assert_same(train(tmp_path, name="never", cluster=Simulation(rates=STEADY), **how), again)
 
 
-def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_repeated_actor_failure_ends_run_and_keeps_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     cluster = Simulation(rates=STEADY, actors=2, block=5)
     how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
 
     def strike(trainer: duetto.Trainer) -> None:
-        if trainer.step >= 100:  # whatever is asked of it, but whether it is there
+        if trainer.step >= 100:  # every call fails, except the check that the actor is alive
             fate = Simulated._fate
             monkeypatch.setattr(Simulated, "_fate", lambda self, *call: DIED if call[1][0] else fate(self, *call))
 
@@ -295,16 +203,14 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
     assert_same(train(tmp_path, name="never", cluster=Simulation(rates=STEADY, block=5), **how), again)
 
 
-def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_invalid_cluster_runs_are_refused_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(UsageError, match=r"ppo learns from rollouts.* Use the mode sync"):
         train(tmp_path, small("ppo"), cluster=Simulation(mode="async"))
     with pytest.raises(UsageError, match=r"mode is 'fast'; it must be one of sync, async"):
         duetto.Cluster(mode="fast")
     with pytest.raises(UsageError, match="actors is -1; it must be at least 0"):
         duetto.Cluster(actors=-1)
-    with pytest.raises(UsageError, match=r"lives in this process\. For a cluster, pass its id, or a factory"):
+    with pytest.raises(UsageError, match=r"is an object of this process\. For a cluster, pass its id, or a factory"):
         train(tmp_path, environment=gymnasium.make("Pendulum-v1"), cluster=Simulation())
     with (
         (tmp_path / "open").open("w") as file,

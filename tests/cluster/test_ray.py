@@ -1,4 +1,4 @@
-"""The real thing: a Ray cluster of three nodes on this machine, of which parts are killed."""
+"""Runs on a real Ray cluster with three nodes on this machine, with killed actors, shards, nodes and drivers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line
+from simulated import STEADY, Simulation
 from small_runs import assert_same, outcome, small, train
-from test_sync_reference import CASES, assert_same_record, expected, recorded_run
 
 import duetto
 from duetto.errors import UsageError
@@ -28,13 +28,13 @@ from duetto.runs.run import Run
 ray: Any = pytest.importorskip("ray")
 pytestmark = [
     pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc"),
-    pytest.mark.filterwarnings("default"),  # Ray's own
+    pytest.mark.filterwarnings("default"),  # Ray itself warns
 ]
 STORE = 80 * 2**20
 
 
-class Nodes:
-    """A head and two more, each with its own processes."""
+class RayNodes:
+    """A head node and two more nodes, each with its own processes."""
 
     def __init__(self, folder: str) -> None:
         from ray.cluster_utils import Cluster
@@ -50,33 +50,33 @@ class Nodes:
         self.cluster.shutdown()
 
 
-Checks = list[Callable[[], None]]
+FinalChecks = list[Callable[[], None]]
 
 
 @pytest.fixture(scope="module")
-def at_the_end() -> Iterator[Checks]:
-    """Checks of what takes its time, as Ray's agents do before they end."""
-    checks: Checks = []
+def final_checks() -> Iterator[FinalChecks]:
+    """Checks that run at the end of the module, since Ray's agents take long to end."""
+    checks: FinalChecks = []
     yield checks
     for check in checks:
         check()
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
+def nodes() -> Iterator[RayNodes]:
     folder = tempfile.mkdtemp(prefix="duetto-ray-")
     Path(folder, "ray").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_TMPDIR", folder)
-        started = Nodes(folder)
+        started = RayNodes(folder)
         yield started
         started.close()
     shutil.rmtree(folder)
 
 
 def processes(temporary: str | Path, title: str = "") -> list[int]:
-    """Ids of processes that were started with this temporary folder, and whose command has the title."""
+    """Return the ids of processes started with this temporary folder and with `title` in their command."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -86,8 +86,8 @@ def processes(temporary: str | Path, title: str = "") -> list[int]:
     return found
 
 
-class Strike:
-    """A callback that does something terrible at a step, once."""
+class FaultAt:
+    """A callback that calls `deed` once, at a step."""
 
     def __init__(self, step: int, deed: Any) -> None:
         self.step, self.deed, self.said = step, deed, []
@@ -99,20 +99,9 @@ class Strike:
         self.said = list(trainer.notices)
 
 
-def test_what_a_process_raised_is_said_in_a_line():
-    """Ray's own text is a traceback, which starts with colours."""
-    from duetto.cluster.ray import _first_line
-
-    trace = "\x1b[36mray::ShardServer.do()\x1b[39m (pid=7)\n  File ...\nModuleNotFoundError: No module named 'own'"
-    error = ray.exceptions.RayTaskError("do", trace, ModuleNotFoundError("No module named 'own'"), "ray", 7, "::1")
-    for one in (error, error.as_instanceof_cause()):
-        assert _first_line(one) == "ModuleNotFoundError: No module named 'own'"
-    assert _first_line(ray.exceptions.RaySystemError("\x1b[31mFull.\x1b[39m")) == "System error: Full"
-
-
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_a_port_where_nothing_listens_is_reported_within_seconds(scheme: str, monkeypatch: pytest.MonkeyPatch):
-    """Ray itself would wait for minutes, and not hear Ctrl-C."""
+def test_unreachable_ray_address_is_reported_without_calling_ray(scheme: str, monkeypatch: pytest.MonkeyPatch):
+    """Ray itself would wait for minutes and ignore Ctrl-C."""
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
     with socket.create_server(("127.0.0.1", 0)) as listens:
@@ -136,10 +125,10 @@ if __name__ == "__main__":
 """
 
 
-def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(
-    nodes: Nodes, tmp_path: Path, at_the_end: Checks
+def test_killed_driver_leaves_no_processes_and_resumes_exactly(
+    nodes: RayNodes, tmp_path: Path, final_checks: FinalChecks
 ):
-    """It had a cluster of its own, of which a folder with Ray's logs is all that is left."""
+    """The driver starts its own cluster; only the folder with Ray's logs may remain."""
     temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
     (tmp_path / "driver.py").write_text(DRIVER)
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
@@ -147,49 +136,43 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(
     assert done.returncode == -signal.SIGKILL
     left = shared_memory() - before
     again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=2))
-    assert_same(train(tmp_path, name="undisturbed", num_envs=2, cluster=duetto.Cluster(actors=2)), again)
+    assert_same(train(tmp_path, name="undisturbed", num_envs=2, cluster=Simulation(actors=2, rates=STEADY)), again)
 
-    def nobody_is_left() -> None:
+    def check_nothing_is_left() -> None:
         wait_until(lambda: not processes(temporary), 90)
         assert not shared_memory() & left
         assert [path.name[:11] for path in temporary.iterdir()] == ["duetto-ray-"]
         shutil.rmtree(temporary)
 
-    at_the_end.append(nobody_is_left)
+    final_checks.append(check_nothing_is_left)
 
 
-@pytest.mark.parametrize("algorithm", ["td3", "ppo", "r2d2", "r2d3"])
-def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str):
+@pytest.mark.parametrize("algorithm", ["td3", "ppo", "r2d3"])
+def test_sync_run_is_unchanged_by_actor_kill(nodes: RayNodes, tmp_path: Path, algorithm: str):
+    """The results equal those of the simulated cluster, which `tests/golden` records."""
     options: dict[str, Any] = {} if algorithm in ("td3", "ppo") else SEQUENCES | CHOICES
     if algorithm == "r2d3":
         options |= {"demonstrations": recorded(tmp_path / "demos"), "pretraining_updates": 3}
     environment = "Pendulum-v1" if algorithm == "td3" else "CartPole-v1"
     how: dict[str, Any] = {"algorithm": small(algorithm, **options), "environment": environment}
-    how |= {"num_envs": 4, "evaluate_every": 0} | CUT  # else who is killed may be the one that evaluates
-    cluster = duetto.Cluster(actors=2)
-    undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
+    how |= {"num_envs": 4, "evaluate_every": 0} | CUT  # otherwise the killed actor could be the one that evaluates
+    undisturbed = train(tmp_path, name="undisturbed", cluster=Simulation(actors=2, rates=STEADY), **how)
     assert undisturbed.config.cluster == {"mode": "sync", "actors": 2, "block": 16}
-    strike = Strike(20, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
-    struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
+    strike = FaultAt(20, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
+    struck = train(tmp_path, name="struck", cluster=duetto.Cluster(actors=2), callbacks=[strike], **how)
     assert_same(undisturbed, struck)
     assert struck.metrics()[-1]["time/actor_restarts"] == 1
     assert [notice for notice in strike.said if "died" in notice and "no number has changed" in notice]
     wait_until(lambda: not processes(nodes.folder, "ray::ActorServer"))
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_sync_run_on_ray_equals_the_reference(nodes: Nodes, tmp_path: Path, case: str):
-    """And so the simulated cluster, which is compared with the same reference."""
-    assert_same_record(expected(case), recorded_run(case, tmp_path, duetto.Cluster))
-
-
-def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes, tmp_path: Path):
-    """An actor and then a shard are killed; the numbers are those of a memory in the process."""
+def test_sharded_run_is_unchanged_by_actor_and_shard_kills(nodes: RayNodes, tmp_path: Path):
+    """An actor and then a shard are killed; the results equal those of a replay buffer in the driver."""
     how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
     paced: dict[str, Any] = {"actors": 2, "mode": "sync", "block": 5}
-    here = train(tmp_path, name="here", cluster=duetto.Cluster(**paced), **how)
-    actor = Strike(60, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
-    shard = Strike(130, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
+    here = train(tmp_path, name="here", cluster=Simulation(**paced, rates=STEADY), **how)
+    actor = FaultAt(60, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
+    shard = FaultAt(130, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
     cluster = duetto.Cluster(replay_shards=2, **paced)
     handed = train(tmp_path, name="handed", cluster=cluster, callbacks=[actor, shard], **how)
     assert_same(here, handed)
@@ -197,8 +180,8 @@ def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes,
     wait_until(lambda: not processes(nodes.folder, "ray::ShardServer"))
 
 
-def test_kill_9_of_an_actor_in_async_leaves_every_count_right(nodes: Nodes, tmp_path: Path):
-    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
+def test_async_run_counts_updates_correctly_after_actor_kill(nodes: RayNodes, tmp_path: Path):
+    strike = FaultAt(90, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
     cluster = duetto.Cluster(actors=2, mode="async", block=4)
     run = train(tmp_path, num_envs=4, cluster=cluster, callbacks=[strike], evaluate_every=0)
     found = outcome(run)
@@ -206,46 +189,27 @@ def test_kill_9_of_an_actor_in_async_leaves_every_count_right(nodes: Nodes, tmp_
     assert run.metrics()[-1]["time/actors"] == 2
 
 
-def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
+def test_second_cluster_and_too_many_actors_are_refused(nodes: RayNodes, tmp_path: Path):
     with pytest.raises(UsageError, match="connected to a Ray cluster already"):
         train(tmp_path, num_envs=2, cluster=duetto.Cluster(nodes.cluster.address))
-    with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 7 processes take one each: actors and"):
+    with pytest.raises(UsageError, match="The cluster has 6 CPUs, but actors and replay shards need 7, one each"):
         train(tmp_path, num_envs=9, cluster=duetto.Cluster(actors=7))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_who_waits_for_one_is_given_all_that_have_come(nodes: Nodes):
-    """Blocks that have come together are handed out together."""
-    from duetto.cluster.ray import RayTransport
-
-    class Echo:  # in here, since processes of Ray do not find tests
-        def do(self, word: str) -> str:
-            return word
-
-    transport = RayTransport(None, 2)
-    workers = [transport.start(Echo) for _ in range(2)]
-    calls = [transport.call(worker, word) for worker, word in zip(workers, ("one", "two"), strict=True)]
-    ray.wait(calls, num_returns=2)
-    found = transport.wait(calls, 20.0, 1)
-    assert sorted(answer.value for answer in found.values()) == ["one", "two"]
-    for worker in workers:
-        transport.kill(worker)
-    transport.close()
-
-
-def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_path: Path):
+def test_sync_run_is_unchanged_by_node_loss(nodes: RayNodes, tmp_path: Path):
     def lose_a_node() -> None:
         nodes.cluster.remove_node(nodes.others.pop(), allow_graceful=False)
 
-    strike = Strike(90, lose_a_node)
+    strike = FaultAt(90, lose_a_node)
     how: dict[str, Any] = {"algorithm": small("td3", n_step=3), "environment": Line, "num_envs": 3}
-    quiet = train(tmp_path, name="quiet", cluster=duetto.Cluster(actors=3, block=5), **how)
+    quiet = train(tmp_path, name="quiet", cluster=Simulation(actors=3, block=5, rates=STEADY), **how)
     spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=3, block=5), callbacks=[strike], **how)
     assert_same(quiet, spread)
     assert spread.metrics()[-1]["time/actor_restarts"] >= 1
 
 
-def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
+def test_train_command_hides_cluster_output_and_cleans_up(tmp_path: Path):
     temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
     options = "--hidden 16 16 --batch-size 16 --random-steps 30 --learning-starts 30 --backend torch --steps 200"
     options += " --num-envs 2 --evaluation-episodes 1 --log-every 20 --cluster --actors 2 --name whole"
@@ -258,6 +222,7 @@ def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
         os.kill(pid, signal.SIGKILL)
     out, err = process.communicate()
     assert process.returncode == 0, err
+    assert "If the cluster fails and ends this process" in out + err
     assert " died (its process was killed" in out + err
     assert "ray" not in (out + err).lower().replace("array", "")
     assert {line["time/actors"] for line in Run(tmp_path / "whole").metrics()} == {2}
@@ -267,33 +232,8 @@ def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
     temporary.rmdir()
 
 
-def test_a_run_prints_first_how_to_continue_since_ray_ends_it_where_a_raylet_dies(tmp_path: Path, at_the_end: Checks):
-    """Without a word: exit status 1, from Ray's own thread."""
-    temporary = Path(tempfile.mkdtemp(prefix="d"))
-    options = ["--hidden", "16", "16", "--batch-size", "16", "--backend", "torch", "--steps", "100000", "--name", "run"]
-    program = "from duetto.tools.cli import main; main()"
-    call = [sys.executable, "-c", program, "train", "td3", "Pendulum-v1", *options, "--runs-dir", ".", "--cluster"]
-    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
-    with subprocess.Popen(call, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            wait_until((tmp_path / "run" / "metrics.jsonl").exists, 120)
-            [raylet] = processes(temporary, "/raylet/raylet")
-            os.kill(raylet, signal.SIGKILL)
-            out, _ = process.communicate(timeout=90)
-        finally:
-            process.kill()
-    assert process.returncode == 1
-    assert "\nIf the cluster fails and ends this process, continue with: duetto resume run\n" in out
-
-    def nobody_is_left() -> None:
-        wait_until(lambda: not processes(temporary), 90)
-        shutil.rmtree(temporary)
-
-    at_the_end.append(nobody_is_left)
-
-
 def shared_memory() -> set[str]:
-    """What lies there, but semaphores, which Ray does not use and other tests do."""
+    """Return the names in /dev/shm except semaphores, which Ray does not use and other tests do."""
     return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith("sem.")}
 
 

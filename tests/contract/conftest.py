@@ -12,7 +12,7 @@ from duetto.tools.cli import main
 
 
 class Result(NamedTuple):
-    """The exit code of a command, and what it printed."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -24,7 +24,7 @@ Command = Callable[..., Result]
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
-    """Call `duetto` in this process, in an empty folder: a text, and arguments with spaces."""
+    """Return a function that runs `duetto` in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DUETTO_KEY_FILE", str(tmp_path / "key"))
 
@@ -40,5 +40,5 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Train a case on a framework, once a session. Do not change the runs."""
+    """Train each case once per session. Tests must not change the runs."""
     return Runs(tmp_path_factory.mktemp("trained"))

@@ -40,7 +40,7 @@ BRIEF = {"max_episode_steps": 15}
 
 
 class Doors(gymnasium.Env):
-    """Four doors, some of them locked; `step` raises at a locked one."""
+    """Four doors, some of them locked. The action mask excludes locked doors; `step` raises at one."""
 
     observation_space = Box(0, 1, (4,), np.float32)
     action_space = Discrete(4)
@@ -98,7 +98,7 @@ class Case:
     environment: str | Callable[[], gymnasium.Env] = ""
     options: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
-    beside: str = ""  # a case that must end with other parameters, or the feature has no effect
+    compared_with: str = ""  # a case without the feature: its parameters must differ
 
     def make(self, demonstrations: Path | None = None) -> Any:
         options = dict(SMALL_PPO if self.algorithm == "PPO" else SMALL)
@@ -108,7 +108,10 @@ class Case:
             del options["random_steps"], options["learning_starts"]
         if self.algorithm in DEMONSTRATED:
             options["demonstrations"] = str(demonstrations)
-        return getattr(duetto, self.algorithm)(**options | self.options)
+        kind = getattr(duetto, self.algorithm)
+        if "critic_hidden" in kind.options():
+            options["critic_hidden"] = options["hidden"]
+        return kind(**options | self.options)
 
     def train(self, backend: str, demonstrations: Path | None = None, **options: Any) -> duetto.Run:
         environment = self.environment or ("Pendulum-v1" if self.algorithm in CONTINUOUS else "CartPole-v1")
@@ -125,26 +128,26 @@ RECURRENT = {
         name,
         options={"recurrent": "gru" if name in SEQUENCES else "lstm"},
         run={"num_envs": 2} if name == "PPO" else {},
-        beside=name if name in SEQUENCES else "",
+        compared_with=name if name in SEQUENCES else "",
     )
     for name in PLAIN
 }
 FEATURES = {
-    "prioritized replay": Case("DQN", options={"prioritized": True}, beside="DQN"),
-    "uniform sequences": Case("R2D2", options={"prioritized": False}, beside="R2D2"),
-    "n-step returns": Case("TD3", options={"n_step": 3}, beside="TD3"),
+    "prioritized replay": Case("DQN", options={"prioritized": True}, compared_with="DQN"),
+    "uniform sequences": Case("R2D2", options={"prioritized": False}, compared_with="R2D2"),
+    "n-step returns": Case("TD3", options={"n_step": 3}, compared_with="TD3"),
     "goals": Case("TD3", Reach),
-    "hindsight (HER)": Case("TD3", Reach, {"hindsight": "future"}, beside="goals"),
+    "hindsight (HER)": Case("TD3", Reach, {"hindsight": "future"}, compared_with="goals"),
     "action masks, DQN": Case("DQN", Doors),
     "action masks, discrete SAC": Case("DiscreteSAC", Doors),
     "action masks, PPO": Case("PPO", Doors),
-    "bfloat16": Case("TD3", run={"precision": "bf16"}, beside="TD3"),
+    "bfloat16": Case("TD3", run={"precision": "bf16"}, compared_with="TD3"),
 }
 CASES = PLAIN | RECURRENT | FEATURES
 
 
 class Runs:
-    """Trains each case when a test first asks for it."""
+    """Trains each case at its first use, and keeps the run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

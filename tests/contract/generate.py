@@ -34,7 +34,7 @@ Rows = dict[tuple[str, str], str]  # section and name: details
 
 
 def output_of(*arguments: str) -> str:
-    """Return what a command prints on a wide terminal."""
+    """Return the output of a command on a wide terminal."""
     with patch.dict(os.environ, COLUMNS="1000"), redirect_stdout(StringIO()) as out, suppress(SystemExit):
         main(list(arguments))
     return out.getvalue()
@@ -52,7 +52,9 @@ def commands_and_options() -> Rows:
         for algorithm in variants:
             everything = ["--help-all"] if algorithm else ["--help"]
             text = output_of(*command.split(), *algorithm, *everything)
-            begins = "" if len(variants) > 1 and not algorithm else "^.{0,3}"  # without an algorithm it is plain text
+            begins = (
+                "" if len(variants) > 1 and not algorithm else "^.{0,3}"
+            )  # without an algorithm the help is plain text
             for option, values in re.findall(rf"{begins}(?<!\S)(--[a-z][\w-]*)(?:.*?(\{{\S+\}}))?", text, re.MULTILINE):
                 where[option].add(command)
                 choices[option] |= dict.fromkeys(value for value in re.findall(r"[\w-]+", values) if value != "None")

@@ -1,4 +1,4 @@
-"""`contract.md` has a row for every name in the code, and a reason for every name that went."""
+"""`contract.md` has a row for every name in the code, and a reason for every removed name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def rows(trained: Runs) -> generate.Rows:
     return generate.rows(trained)
 
 
-def test_each_name_in_the_code_has_its_row(rows: generate.Rows):
+def test_every_name_in_the_code_has_a_row(rows: generate.Rows):
     text = generate.FILE.read_text("utf-8")
     assert text == generate.render(rows, generate.read(text)), "run python tests/contract/generate.py"
 
 
-def test_each_row_that_is_kept_is_in_the_code_and_the_others_say_why(rows: generate.Rows):
+def test_kept_rows_exist_and_removed_rows_have_reasons(rows: generate.Rows):
     for key, (_, state) in generate.read(generate.FILE.read_text("utf-8")).items():
         if key in rows:
             assert state == "keep", f"{key} is there, and its state is {state!r}"

@@ -1,4 +1,4 @@
-"""What users add: networks, algorithms, environments, callbacks, trackers; and runs that they share."""
+"""Custom networks, algorithms, environments, callbacks and trackers; push and pull; agents in scripts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def critic() -> duetto.CustomNetwork:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_custom_network(tmp_path: Path, backend: str):
+def test_custom_network_acts_equally_on_both_frameworks(tmp_path: Path, backend: str):
     networks = {"critic_network": critic()}
     run = train(tmp_path, algorithm=duetto.TD3(**SMALL, **networks), backend=backend, threads=int(backend == "torch"))
     actions = [duetto.load(run.path, networks=networks, backend=other).act(OBS) for other in BACKENDS]
@@ -87,7 +87,7 @@ class Half(duetto.TD3):
 """
 
 
-def test_a_custom_algorithm_on_both_frameworks(command: Command, tmp_path: Path):
+def test_custom_algorithm_learns_equally_on_both_frameworks(command: Command, tmp_path: Path):
     (tmp_path / "half.py").write_text(ALGORITHM)
     small = "--hidden 8 --batch-size 8 --random-steps 10 --learning-starts 10 --steps 40 --evaluate-every 0 --quiet"
     for backend in BACKENDS:
@@ -98,14 +98,14 @@ def test_a_custom_algorithm_on_both_frameworks(command: Command, tmp_path: Path)
     assert "--share" in command("train ./half.py:Half --help").out
 
 
-def test_the_suite_for_algorithms():
+def test_check_algorithm_runs_a_single_check():
     from duetto import testing
 
     assert len(testing.checks()) > 5
     testing.check_algorithm(duetto.DDPG, testing.checks()[0])
 
 
-def test_custom_environments(command: Command, tmp_path: Path):
+def test_custom_environments_pass_check_and_train(command: Command, tmp_path: Path):
     (tmp_path / "mine.py").write_text(
         "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
         "def make(**options):\n    return gymnasium.wrappers.TimeLimit(CartPoleEnv(**options), 15)\n"
@@ -143,7 +143,7 @@ def test_check_finds_a_broken_environment():
     assert levels(Doors, "observations") <= {"fine"}
 
 
-def test_callbacks_and_trackers(tmp_path: Path):
+def test_callback_hooks_and_custom_tracker_are_called(tmp_path: Path):
     calls: list[Any] = []
 
     hooks = ("on_start", "on_update", "on_step", "on_evaluation", "on_checkpoint", "on_end")
@@ -173,9 +173,9 @@ def test_callbacks_and_trackers(tmp_path: Path):
     assert run.agent(checkpoint=20).step == 20
 
 
-@pytest.mark.filterwarnings("ignore")  # the services' own
+@pytest.mark.filterwarnings("ignore")  # of the tracking services
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])
-def test_a_service_shows_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+def test_tracking_service_stores_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
     pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
     for variable, value in {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path), "WANDB_SILENT": "true"}.items():
@@ -187,7 +187,7 @@ def test_a_service_shows_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The Hub on the loopback address, and nothing else of the network."""
+    """Serve the Hub on the loopback address, and refuse all other connections."""
     constants = pytest.importorskip("huggingface_hub.constants")
     from hub_server import TOKEN, serving
     from huggingface_hub import close_session
@@ -203,13 +203,13 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         url = server.address + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "ENDPOINT", server.address)
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the server of the tests has none
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the test server does not support it
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield server
         close_session()
 
 
-def test_push_and_pull(hub: Any, command: Command, tmp_path: Path):
+def test_pulled_run_acts_as_the_pushed_run(hub: Any, command: Command, tmp_path: Path):
     run = train(tmp_path, name="made")
     assert command(f"push {run.path} me/run --episodes 1 --no-video").code == 0
     assert "README.md" in hub.repositories["me/run"].files()
@@ -217,7 +217,7 @@ def test_push_and_pull(hub: Any, command: Command, tmp_path: Path):
     assert duetto.load("fetched").act(OBS) == duetto.load(run.path).act(OBS)
 
 
-def test_an_agent_in_a_script(tmp_path: Path):
+def test_agent_acts_in_a_script(tmp_path: Path):
     agent = train(tmp_path).agent()
     env = gymnasium.make("Pendulum-v1", **BRIEF)
     obs, _ = env.reset(seed=0)

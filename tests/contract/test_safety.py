@@ -1,4 +1,4 @@
-"""The promises of SECURITY.md: a run's folder is data, whoever made it."""
+"""The promises of SECURITY.md: loading a run folder runs no code from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def copied(trained: Runs, tmp_path: Path) -> Path:
 
 
 def files(run: Path) -> list[Path]:
-    """The files of the checkpoint of the last step, and of the best evaluation."""
+    """Return the files of the last checkpoint."""
     newest = max((run / "checkpoints").glob("step-*"))
     return [path for path in newest.rglob("*") if path.is_file()]
 
@@ -37,14 +37,14 @@ def test_no_pickle_is_written_or_read(copied: Path, monkeypatch: pytest.MonkeyPa
     assert all("tfevents" in path.name for path in others)
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("a pickle is read")
+        raise AssertionError("a pickle was read")
 
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, refuse)
     assert duetto.load(copied).act(OBS).shape == (1,)
 
 
-def test_a_changed_byte_is_noticed(copied: Path):
+def test_changed_byte_in_checkpoint_is_detected(copied: Path):
     for path in files(copied):
         content = path.read_bytes()
         middle = len(content) // 2
@@ -55,7 +55,7 @@ def test_a_changed_byte_is_noticed(copied: Path):
     assert duetto.load(copied, checkpoint=40).step == 40
 
 
-def test_no_link_is_followed(copied: Path, command: Command, tmp_path: Path):
+def test_links_in_run_folder_are_not_followed(copied: Path, command: Command, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     for path in files(copied):
@@ -74,8 +74,10 @@ def test_no_link_is_followed(copied: Path, command: Command, tmp_path: Path):
     assert mine.read_text() == "mine"
 
 
-def test_a_strangers_folder_runs_no_code(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The key of the user who started the run is theirs; another user has another one."""
+def test_unsigned_run_folder_runs_no_code_without_trust(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The user who reads the run has another key than the user who started it."""
     code = """
 from pathlib import Path
 import gymnasium

@@ -1,4 +1,4 @@
-"""Every command on one short run, and the same from Python."""
+"""Every command on one short run, compared with Python where there is an equivalent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(command: Command, tmp_path: Path) -> Path:
     return tmp_path / "runs" / "made"
 
 
-def test_a_run_is_a_folder_of_open_formats(run: Path):
+def test_run_folder_has_open_formats(run: Path):
     assert yaml.safe_load((run / "config.yaml").read_text("utf-8"))
     assert json.loads((run / "metrics.jsonl").read_text("utf-8").splitlines()[-1])["step"] == 40
     assert [row["step"] for row in table(run / "evaluations.csv")] == ["0", "20", "40"]
@@ -70,8 +70,8 @@ def test_plot_report_and_table(command: Command, run: Path):
 OBS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 
 
-def outside(file: Path) -> Any:
-    """Actions of an exported file, computed without Duetto."""
+def exported_actions(file: Path) -> Any:
+    """Return the actions of an exported file, computed without Duetto."""
     if file.suffix == ".onnx":
         import onnxruntime
 
@@ -85,18 +85,18 @@ def outside(file: Path) -> Any:
     return export.deserialize(bytearray(file.read_bytes())).call(OBS)[0]
 
 
-@pytest.mark.filterwarnings("ignore")  # PyTorch's own, of its exporter
+@pytest.mark.filterwarnings("ignore")  # from PyTorch's exporter
 @pytest.mark.parametrize(("form", "needs"), [("onnx", "onnxruntime"), ("torch", "torch"), ("jax", "jax")])
-def test_export_acts_as_the_agent_and_says_that_it_was_checked(command: Command, run: Path, form: str, needs: str):
+def test_exported_agent_acts_as_the_agent(command: Command, run: Path, form: str, needs: str):
     pytest.importorskip(needs)
     said = json.loads(command(f"export runs/made --format {form} --json").out)
     [file] = [path for path in run.glob("agent.*") if path.suffix != ".json"]
     assert said["checked"]["observations"] > 0
     agent = duetto.load(run)
-    np.testing.assert_allclose(outside(file), [agent.act(obs, deterministic=True) for obs in OBS], atol=1e-4)
+    np.testing.assert_allclose(exported_actions(file), [agent.act(obs, deterministic=True) for obs in OBS], atol=1e-4)
 
 
-def test_train_as_another_run_and_from_another_run(command: Command, run: Path):
+def test_train_with_config_or_from_option(command: Command, run: Path):
     assert command("train td3 --config runs/made/config.yaml --steps 20 --name again --quiet").code == 0
     assert command(f"{TRAIN} --from runs/made --name tuned").code == 0
     assert duetto.Run("runs/tuned").metrics()[-1]["step"] == 40
@@ -107,27 +107,27 @@ def test_train_several_seeds_side_by_side(command: Command):
     assert len(list(Path("runs").iterdir())) == 2
 
 
-def test_train_with_environments_in_processes(command: Command):
+def test_subprocess_environments_give_the_same_parameters(command: Command):
     assert command(f"{TRAIN} --num-envs 2 --vectorization subprocess --name apart").code == 0
     assert command(f"{TRAIN} --num-envs 2 --name here").code == 0
     apart, here = (duetto.load(f"runs/{name}").parameters() for name in ("apart", "here"))
     np.testing.assert_array_equal(apart["actor"]["layers.0.weight"], here["actor"]["layers.0.weight"])
 
 
-def test_sweep(command: Command):
+def test_sweep_trains_the_given_seeds(command: Command):
     assert command(f"sweep td3,ddpg Pendulum-v1 --seeds 4-4 {SMALL}").code == 0
     [folder] = Path("sweeps").iterdir()
     assert [duetto.Run(path.parent).config.run.seed for path in folder.glob("*/config.yaml")] == [4, 4]
     assert len(table(folder / "results.csv")) == 2
-    assert command(f"sweep td3,ddpg Pendulum-v1 --seeds 4-4 {SMALL}").code == 0  # all is done
+    assert command(f"sweep td3,ddpg Pendulum-v1 --seeds 4-4 {SMALL}").code == 0  # all runs are complete
 
 
-def test_an_option_counts_more_than_the_preset(command: Command):
+def test_command_line_option_overrides_the_preset(command: Command):
     text = "train ddpg Pendulum-v1 --preset masked --environment-options mask_velocity=false --dry-run --json"
     assert json.loads(command(text).out)["environment"]["options"]["mask_velocity"] is False
 
 
-def test_tune_ends_in_a_preset(command: Command):
+def test_tune_writes_a_preset(command: Command):
     pytest.importorskip("optuna")
     assert command(f"tune td3 Pendulum-v1 --trials 2 --seeds 1 --output study {SMALL}").code == 0
     assert len(table("study/trials.csv")) == 2
@@ -135,7 +135,7 @@ def test_tune_ends_in_a_preset(command: Command):
     assert best.code == 0, best.err
 
 
-def test_demos(command: Command, run: Path):
+def test_demos_are_recorded_exported_imported_and_inspected(command: Command, run: Path):
     gymnasium: Any = pytest.importorskip("gymnasium")
     storages: Any = pytest.importorskip("minari.dataset.minari_storage")
     collector: Any = pytest.importorskip("minari.data_collector")
@@ -156,7 +156,7 @@ def test_demos(command: Command, run: Path):
         assert "Pendulum-v1" in command(f"demos inspect {name}").out
 
 
-def test_every_preset_is_a_configuration(command: Command):
+def test_every_preset_is_a_valid_configuration(command: Command):
     algorithms = json.loads(command("list algorithms --json").out)["algorithms"]
     presets = json.loads(command("list presets --json").out)["presets"]
     assert set(presets) == set(algorithms)
@@ -169,7 +169,7 @@ def test_every_preset_is_a_configuration(command: Command):
             assert any(call.code == 0 for call in calls), f"{algorithm} {name}"
 
 
-def test_list_says_what_is_installed(command: Command):
+def test_list_json_has_every_section(command: Command):
     said = json.loads(command("list --json").out)
     assert {"algorithms", "environments", "presets", "extras"} <= set(said)
 
@@ -185,19 +185,19 @@ def test_list_says_what_is_installed(command: Command):
         ("evaluate nowhere", "nowhere"),
     ],
 )
-def test_a_mistake_gets_a_sentence_and_the_exit_code_2(command: Command, text: str, word: str):
+def test_mistake_exits_with_2_and_names_its_cause(command: Command, text: str, word: str):
     code, _, err = command(text)
     assert code == 2
     assert word in err
 
 
-def test_a_run_stops_at_a_return(command: Command):
+def test_run_stops_at_the_given_return(command: Command):
     assert command(f"{TRAIN} --stop-at-return -1e9 --name early").code == 0
     assert duetto.Run("runs/early").evaluations()[-1]["step"] < 40
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_cluster_with_actors_and_replay_shards(command: Command):
+def test_cluster_run_makes_as_many_updates(command: Command):
     pytest.importorskip("ray")
     assert command(f"{TRAIN} --cluster --actors 2 --replay-shards 2 --num-envs 2 --name far").code == 0
     assert command(f"{TRAIN} --num-envs 2 --name near").code == 0

@@ -1,4 +1,4 @@
-"""Descriptions, random episodes that fit them, and an environment that tells what happens in it."""
+"""Metadata, random episodes that fit it, and an environment that observes its own history."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import gymnasium
 import numpy as np
 
 from duetto.demonstrations import Demonstration, Demonstrations, Metadata
-from duetto.demonstrations.types import limits
-from duetto.environments import VecEnv, make
+from duetto.environments import ActionMap, VecEnv, make, to_gymnasium
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 from duetto.storage import user_code
 
 VECTOR = Box((5,), "uint8", (0.0,), (255.0,))
 REAL = Box((3,), "float32", (-np.inf,), (np.inf,))
-# A picture that is large enough to be made a JPEG by Minari's default, and a key that HDF5 would take for a group.
+# An image that Minari would store as JPEG by default, and a key that HDF5 would read as a group.
 PICTURES = Dict(
     (
         ("camera/left", Box((32, 40, 3), "uint8", (0.0,), (255.0,))),
@@ -26,7 +25,7 @@ PICTURES = Dict(
 )
 TORQUES = Box((2, 2), "float32", (-2.0, -2.0, -1.0, 0.0), (2.0, 4.0, 1.0, 1.0))
 
-COCKPIT = Dict((("aim", Discrete(3)), ("move", Box((2,), "float32", (0.0, -np.inf), (4.0, np.inf)))))
+DICT_ACTIONS = Dict((("aim", Discrete(3)), ("move", Box((2,), "float32", (0.0, -np.inf), (4.0, np.inf)))))
 
 SPACES: dict[str, tuple[Space, Space]] = {
     "vector": (VECTOR, Discrete(7)),
@@ -54,14 +53,6 @@ def _part(space: Space, rows: int, random: np.random.Generator) -> np.ndarray:
     raise AssertionError
 
 
-def _action(space: Space, steps: int, random: np.random.Generator) -> np.ndarray:
-    match space:
-        case Box():
-            low, high = limits(space)
-            return random.uniform(np.maximum(low, -9), np.minimum(high, 9), (steps, space.size)).astype(np.float32)
-    return _part(space, steps, random)
-
-
 def episode(kind: str = "vector", steps: int = 4, seed: int = 0, terminated: bool = True) -> Demonstration:
     random = np.random.default_rng(seed)
     observation, action = SPACES[kind]
@@ -69,12 +60,16 @@ def episode(kind: str = "vector", steps: int = 4, seed: int = 0, terminated: boo
         obs: Any = {name: _part(part, steps + 1, random) for name, part in observation.parts}
     else:
         obs = _part(observation, steps + 1, random)
-    acted = _action(action, steps, random)
+    acted = (
+        ActionMap(to_gymnasium(action))
+        .sample(random, steps)
+        .reshape(steps, *([-1] * (not isinstance(action, Discrete))))
+    )
     reward = random.normal(size=steps).astype(np.float32)
     return Demonstration(obs, acted, reward, terminated, not terminated)
 
 
-def check_same(found: Demonstration, wanted: Demonstration) -> None:
+def assert_same_episode(found: Demonstration, wanted: Demonstration) -> None:
     assert isinstance(found.obs, dict) == isinstance(wanted.obs, dict)
     if isinstance(found.obs, dict) and isinstance(wanted.obs, dict):
         assert found.obs.keys() == wanted.obs.keys()
@@ -87,16 +82,16 @@ def check_same(found: Demonstration, wanted: Demonstration) -> None:
     assert (found.terminated, found.truncated) == (wanted.terminated, wanted.truncated)
 
 
-def check_same_sets(found: Demonstrations, wanted: Demonstrations) -> None:
+def assert_same_demonstrations(found: Demonstrations, wanted: Demonstrations) -> None:
     assert (found.seeds, found.parts) == (wanted.seeds, wanted.parts)
     for one, other in zip(found.episodes, wanted.episodes, strict=True):
-        check_same(one, other)
+        assert_same_episode(one, other)
 
 
 class Diary(gymnasium.Env):
-    """Observes (seed, step, last action). An episode has 1 + seed % 4 steps; each action of 1 is a reward of the step.
+    """Observes (seed, step, last action). An episode has 1 + seed % 4 steps; the reward is action * step.
 
-    Episodes with an odd seed are truncated. With `lives`, the first of two is lost after half of an episode.
+    Episodes with an odd seed are truncated. With `lives`, the first of two lives is lost after half of an episode.
     """
 
     observation_space = gymnasium.spaces.Box(0, 1000, (3,), np.float32)
@@ -124,8 +119,8 @@ def diary(num_envs: int = 1) -> VecEnv:
     return make(Diary, num_envs=num_envs)
 
 
-class EverySecond:
-    """Acts 1 at the steps 1, 3 ... of an episode, which it counts itself; keeps what it was told."""
+class AlternatingExpert:
+    """Chooses action 1 at steps 1, 3, ... of an episode, and stores the rewards that it receives."""
 
     def __init__(self, num_envs: int = 1) -> None:
         self._count = np.zeros(num_envs, np.int64)
@@ -144,6 +139,6 @@ EXPERTS = Path(__file__).parents[2] / "examples" / "experts"
 
 
 def example(name: str) -> Any:
-    """A module of `examples/experts`, as `--expert` runs it."""
+    """Return a module of `examples/experts`, loaded as with `--expert`."""
     path = EXPERTS / f"{name}.py"
     return user_code._run_once(path, path.read_bytes())

@@ -1,4 +1,4 @@
-"""Environments that do wrong on purpose, in a step or a reset that is known."""
+"""Environments that fail on purpose at a known step or reset."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ from gymnasium.spaces import Box
 
 GOOD = np.zeros(2, np.float32)
 
-# What a step gives, by name.
-STEPS: dict[str, Any] = {
+# Invalid results of a step, by name.
+INVALID_STEPS: dict[str, Any] = {
     "four values": (GOOD, 0.0, False, {}),
-    "six values": (GOOD, 0.0, False, False, {}, 0),
     "no values": None,
     "reward None": (GOOD, None, False, False, {}),
-    "reward text": (GOOD, "3.5", False, False, {}),
     "reward array": (GOOD, np.zeros(1), False, False, {}),
     "terminated None": (GOOD, 0.0, None, False, {}),
     "terminated text": (GOOD, 0.0, "no", False, {}),
     "terminated 2": (GOOD, 0.0, 2, False, {}),
-    "truncated None": (GOOD, 0.0, False, None, {}),
     "info None": (GOOD, 0.0, False, False, None),
     "observation None": (None, 0.0, False, False, {}),
     "observation text": ("here", 0.0, False, False, {}),
@@ -36,18 +33,18 @@ STEPS: dict[str, Any] = {
     "observation shape": (np.zeros(3, np.float32), 0.0, False, False, {}),
     "observation complex": (np.zeros(2, complex), 0.0, False, False, {}),
 }
-RESETS: dict[str, Any] = {"an observation": GOOD, "no info": (GOOD, None), "nothing": None}
-# What is unusual and right.
-FINE: dict[str, Any] = {
-    "NumPy's truth values": (GOOD, np.float32(0), np.False_, np.False_, {}),
+INVALID_RESETS: dict[str, Any] = {"observation alone": GOOD, "no info": (GOOD, None), "None": None}
+# Unusual but valid results of a step.
+VALID_STEPS: dict[str, Any] = {
+    "NumPy bools": (GOOD, np.float32(0), np.False_, np.False_, {}),
     "0 and 0.0": ([0, 0], 0, 0, 0.0, {}),
-    "arrays without axes": (GOOD.astype(float), np.array(0.0), np.array(False), np.array(0), {}),
+    "0-d arrays": (GOOD.astype(float), np.array(0.0), np.array(False), np.array(0), {}),
     "a list": [GOOD, 0.0, False, False, {}],
 }
 
 
 class PickyError(Exception):
-    """Cannot be pickled, and says so in several lines."""
+    """An error that cannot be pickled, with a message of two lines."""
 
     def __init__(self, one: Any, two: Any) -> None:
         super().__init__(f"{one}\n{two}")
@@ -55,7 +52,7 @@ class PickyError(Exception):
 
 
 class Faulty(gymnasium.Env):
-    """Does what `fault` names in the `when`-th call of step or reset, where it started with the seed `only` or any."""
+    """Show `fault` in call `when` of step or reset; with `only`, just in the environment with that seed."""
 
     def __init__(self, fault: str = "", when: int = 3, only: int | None = None) -> None:
         self.observation_space = Box(-1, 1, (2,), np.float32)
@@ -67,20 +64,20 @@ class Faulty(gymnasium.Env):
         super().reset(seed=seed)
         if seed is not None:
             self.sound = self.only not in (None, seed)
-        return self.give((GOOD, {}), RESETS)
+        return self.give((GOOD, {}), INVALID_RESETS)
 
     def step(self, action: Any) -> Any:
-        return self.give((GOOD, 1.0, False, self.calls % 10 == 0, {}), FINE | STEPS)
+        return self.give((GOOD, 1.0, False, self.calls % 10 == 0, {}), VALID_STEPS | INVALID_STEPS)
 
     def give(self, sound: Any, faults: dict[str, Any]) -> Any:
         self.calls += 1
         if self.calls != self.when or self.sound:
             return sound
-        return ACTS[self.fault]() if self.fault in ACTS else faults[self.fault]
+        return FAULT_ACTIONS[self.fault]() if self.fault in FAULT_ACTIONS else faults[self.fault]
 
 
-class Parent(gymnasium.Env):
-    """Has a process of its own, whose id it observes; it is made in workers alone, not in the trainer's first look."""
+class WithChildProcess(gymnasium.Env):
+    """Observe the id of a child process, which starts only in workers, not where the trainer reads the spaces."""
 
     def __init__(self) -> None:
         self.observation_space, self.action_space = Box(0, 2**30, (1,), np.int32), Box(-1, 1, (1,), np.float32)
@@ -101,15 +98,15 @@ class Parent(gymnasium.Env):
 
 
 def in_worker() -> bool:
-    """Whether this is a worker: its program is no file."""
+    """Return whether this process is a worker: its main module has no file."""
     return not hasattr(sys.modules["__main__"], "__file__")
 
 
-def fail() -> None:
+def raise_index_error() -> None:
     return [][3]
 
 
-def refuse() -> None:
+def raise_unpicklable_error() -> None:
     raise PickyError("first line", "second line")
 
 
@@ -118,9 +115,9 @@ def hang() -> None:
         time.sleep(60)
 
 
-ACTS: dict[str, Callable[[], Any]] = {
-    "raise": fail,
-    "raise what cannot be sent": refuse,
+FAULT_ACTIONS: dict[str, Callable[[], Any]] = {
+    "raise": raise_index_error,
+    "raise unpicklable error": raise_unpicklable_error,
     "sys.exit": lambda: sys.exit(3),
     "os._exit": lambda: os._exit(7),
     "segfault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
@@ -129,7 +126,7 @@ ACTS: dict[str, Callable[[], Any]] = {
 
 
 class Spaces(gymnasium.Env):
-    """Has the spaces that it is given; none where that is None."""
+    """Environment with the given spaces; None leaves a space undefined."""
 
     def __init__(self, observation: Any = None, action: Any = None) -> None:
         if observation is not None:

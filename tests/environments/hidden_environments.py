@@ -1,6 +1,6 @@
-"""Environments with state in every place where Python and C let one keep it.
+"""Environments with hidden state, in attributes, spaces, modules and random generators.
 
-Each episode's observations and rewards depend on `_number`, which every kind keeps somewhere else.
+Observations and rewards depend on `_number`, whose state each class keeps in another place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 
 class Plain(gymnasium.Env):
-    """Nothing hidden: the next number is an attribute's."""
+    """No hidden state: `_number` counts with an attribute."""
 
     def __init__(self) -> None:
         self.observation_space = Box(-np.inf, np.inf, (2,), np.float64)
@@ -36,8 +36,8 @@ class Plain(gymnasium.Env):
         return np.array([number, float(action[0])]), number, self.time == 50, False, {}
 
 
-# ------------------------------------------------------------------------------------------------ what is not saved
-class OfModule(Plain):
+# ------------------------------------------------------------------------------------------ state that is not saved
+class ModuleState(Plain):
     def _number(self) -> float:
         _TOTAL[0] += 1
         return float(_TOTAL[0] % 97)
@@ -46,17 +46,17 @@ class OfModule(Plain):
 _TOTAL = [0]
 
 
-class OfResets(OfModule):
-    """Hidden state that shows only where the next episode starts, as a curriculum's does."""
+class ModuleStateAtResets(ModuleState):
+    """Hidden state that affects only the first observation of an episode, as with a curriculum."""
 
     def step(self, action: Any) -> Any:
         self.time += 1
         return np.array([0.0, float(action[0])]), 0.0, self.time == 50, False, {}
 
 
-# ------------------------------------------------------------------------------------------------ what is saved
-class OfActionSpace(Plain):
-    """Its spaces are attributes of the class, as many are."""
+# ------------------------------------------------------------------------------------------ state that is saved
+class ActionSpaceState(Plain):
+    """Samples from an action space that is a class attribute."""
 
     action_space = Box(-1.0, 1.0, (1,), np.float32)
 
@@ -68,7 +68,7 @@ class OfActionSpace(Plain):
         return float(self.action_space.sample()[0])
 
 
-class OfObservationSpace(Plain):
+class ObservationSpaceState(Plain):
     def __init__(self) -> None:
         super().__init__()
         self.others = Dict({"a": Discrete(97), "b": Box(-1.0, 1.0, (1,))})
@@ -78,18 +78,18 @@ class OfObservationSpace(Plain):
         return float(self.observation_space.sample()[0] + self.others.sample()["a"] + self.again.sample())
 
 
-class OfNumpy(Plain):
+class NumpyGlobalState(Plain):
     def _number(self) -> float:
         return float(np.random.normal())
 
 
-class OfRandom(Plain):
+class RandomModuleState(Plain):
     def _number(self) -> float:
         return random.gauss(0.0, 1.0)
 
 
-class OfOlderGenerators(Plain):
-    """As environments had them before NumPy's Generator."""
+class LegacyGeneratorState(Plain):
+    """Legacy generators: RandomState and random.Random."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,10 +1,8 @@
-"""Environments that can be trained on, or nearly: each does one thing that costs something, or is silently wrong."""
+"""Environments with one flaw each, which makes training impossible, costly or silently wrong."""
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import time
 from typing import Any
 
@@ -16,7 +14,7 @@ LENGTHS = (5, 9, 7)
 
 
 class Plain(gymnasium.Env):
-    """Nothing wrong: episodes of several lengths, and a picture."""
+    """Correct environment: episodes of several lengths, and rendering."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 - as Gymnasium has it
 
@@ -33,7 +31,7 @@ class Plain(gymnasium.Env):
 
     def step(self, action: Any) -> Any:
         self.time += 1
-        return self.observe(), float(action[0]), self.ended(), False, {}
+        return self.observe(), float(action[0]), np.bool_(self.ended()), np.False_, {}  # as NumPy's comparisons give
 
     def observe(self) -> Any:
         return self.np_random.uniform(-1, 1, 2).astype(np.float32)
@@ -51,50 +49,49 @@ class Plain(gymnasium.Env):
         self.time, self.episode = state["time"], state["episode"]
 
 
-class OneBuffer(Plain):
-    def __init__(self) -> None:
-        super().__init__()
-        self.buffer = np.zeros(2, np.float32)
+class Costly(Plain):
+    """Reused observation buffer, large values and rewards, action_masks(), episodes of one length, no rendering."""
 
-    def observe(self) -> Any:
-        self.buffer[:] = super().observe()
-        return self.buffer
+    metadata = {"render_modes": []}  # noqa: RUF012 - as Gymnasium has it
 
-
-class Outside(Plain):
-    def observe(self) -> Any:
-        return super().observe() + np.float32([0, 50])
-
-
-class Large(Plain):
     def __init__(self) -> None:
         super().__init__()
         self.observation_space = Box(-1e6, 1e6, (2,), np.float32)
+        self.buffer = np.zeros(2, np.float32)
 
     def observe(self) -> Any:
-        return super().observe() * np.float32(1000)
-
-
-class Masked(Plain):
-    """Raises where an action is taken that is not allowed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.action_space = Discrete(4)
-        self.mask = np.array([0, 1, 1, 0], np.int8)
-
-    def reset(self, **arguments: Any) -> Any:
-        return super().reset(**arguments)[0], {"action_mask": self.mask.copy()}
+        self.buffer[:] = 1000 * super().observe()
+        return self.buffer
 
     def step(self, action: Any) -> Any:
-        if not self.mask[action]:
-            raise ValueError("not allowed")
-        obs, _, terminated, truncated, _ = super().step(np.zeros(1))
-        return obs, 0.0, terminated, truncated, {"action_mask": self.mask.copy()}
+        obs, reward, *rest = super().step(action)
+        return obs, 1e4 * reward, *rest
+
+    def ended(self) -> bool:
+        return self.time == 8
+
+    def action_masks(self) -> Any:
+        return np.ones(2, bool)
+
+
+class Wrong(Plain):
+    """Observations outside the space, endless episodes, a failing load_state_dict(), and invalid frames."""
+
+    def observe(self) -> Any:
+        return super().observe() + np.float32([0, 50])
+
+    def ended(self) -> bool:
+        return False
+
+    def load_state_dict(self, state: Any) -> None:
+        raise KeyError("episode")
+
+    def render(self) -> Any:
+        return np.zeros((4, 6), float)
 
 
 class Cockpit(Plain):
-    """Several actions at once, of which some are not allowed."""
+    """Composite actions with masks for some parts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,17 +109,6 @@ class Cockpit(Plain):
         return obs, reward, terminated, truncated, {"action_mask": np.array([1, 0, 1, 0, 1])}
 
 
-class SameLength(Plain):
-    def step(self, action: Any) -> Any:
-        obs, reward, _, _, info = super().step(action)
-        return obs, reward, self.time == 8, False, info
-
-
-class Endless(Plain):
-    def ended(self) -> bool:
-        return False
-
-
 class Unseeded(Plain):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.time, self.episode = 0, self.episode + 1
@@ -132,14 +118,8 @@ class Unseeded(Plain):
         return np.random.default_rng().uniform(-1, 1, 2).astype(np.float32)
 
 
-class Huge(Plain):
-    def step(self, action: Any) -> Any:
-        obs, reward, *rest = super().step(action)
-        return obs, 1e4 * reward, *rest
-
-
-class Remembers(Plain):
-    """The first reset with a seed is the only one of its kind."""
+class DependsOnResets(Plain):
+    """Observations depend on the number of earlier resets, not only on the seed."""
 
     resets = 0
 
@@ -151,8 +131,8 @@ class Remembers(Plain):
         return super().observe() / np.float32(self.resets)
 
 
-class Numbered(Plain):
-    """It is another in each process."""
+class DependsOnProcess(Plain):
+    """Observations depend on the process id."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,27 +142,8 @@ class Numbered(Plain):
         return super().observe() / np.float32(self.number)
 
 
-class BadLoad(Plain):
-    """Saves itself, and cannot load it."""
-
-    def state_dict(self) -> Any:
-        return {"time": self.time}
-
-    def load_state_dict(self, state: Any) -> None:
-        raise KeyError("episode")
-
-
-class Blind(Plain):
-    metadata = {"render_modes": []}  # noqa: RUF012
-
-
-class WrongPicture(Plain):
-    def render(self) -> Any:
-        return np.zeros((4, 6), float)
-
-
-class Ends(Plain):
-    """Ends its process, or hangs, or only speaks, in its third step."""
+class FailsLater(Plain):
+    """Exits, hangs, prints or reads input in its third step."""
 
     def __init__(self, how: str) -> None:
         super().__init__()
@@ -193,8 +154,6 @@ class Ends(Plain):
             match self.how:
                 case "os._exit":
                     os._exit(3)
-                case "signal":
-                    os.kill(os.getpid(), signal.SIGKILL)
                 case "hang":
                     print("hm", flush=True)
                     time.sleep(600)
@@ -202,35 +161,20 @@ class Ends(Plain):
                     print("I am here")
                 case "input":
                     input()
-                case "sys.exit":
-                    sys.exit(3)
         return super().step(action)
 
 
 class NaN(Plain):
-    """Returns NaN in its observations or in its reward."""
-
-    def __init__(self, part: str) -> None:
-        super().__init__()
-        self.part = part
-
-    def step(self, action: Any) -> Any:
-        obs, reward, *rest = super().step(action)
-        return (obs * np.float32("nan"), reward, *rest) if self.part == "observation" else (obs, np.inf, *rest)
+    def observe(self) -> Any:
+        return super().observe() * np.float32(np.nan if self.time == 2 else 1)
 
 
 class Unsupported(Plain):
-    """Has an observation or action space that no network takes."""
+    """Has an observation or action space that no network supports."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         setattr(self, name, Text(3))
-
-
-class Unbounded(Plain):
-    def __init__(self) -> None:
-        super().__init__()
-        self.action_space = Box(-np.inf, np.inf, (1,))
 
 
 class Frames(Plain):
@@ -244,50 +188,16 @@ class Frames(Plain):
         return np.zeros((4, 20, 20, 1), np.uint8)
 
 
-class BothFlags(Plain):
-    def step(self, action: Any) -> Any:
-        obs, reward, over, _, info = super().step(action)
-        return obs, reward, over, over, info
+COUNTED_STEPS: dict[int, int] = {}
 
 
-class SometimesBothFlags(Plain):
-    def step(self, action: Any) -> Any:
-        obs, reward, over, _, info = super().step(action)
-        return obs, reward, over, over and self.episode % 3 == 0, info
-
-
-class NumPyFlags(Plain):
-    def step(self, action: Any) -> Any:
-        obs, reward, over, _, info = super().step(action)
-        return obs, reward, np.bool_(over), np.False_, info
-
-
-class MaskMethod(Plain):
-    def action_masks(self) -> Any:
-        return np.ones(2, bool)
-
-
-class OnlyObservation(Plain):
-    def reset(self, **_: Any) -> Any:
-        return self.observe()
-
-
-class Slow(Plain):
-    def step(self, action: Any) -> Any:
-        time.sleep(0.004)
-        return super().step(action)
-
-
-STEPS: dict[int, int] = {}
-
-
-class Outlives(Plain):
-    """Keeps a count that outlives episodes, and that no attribute holds."""
+class StateOutlivesEpisodes(Plain):
+    """Counts steps across episodes, outside its attributes."""
 
     def observe(self) -> Any:
-        STEPS[id(self)] = STEPS.get(id(self), 0) + 1
-        return super().observe() * np.float32(0.5 if STEPS[id(self)] > 300 else 1)
+        COUNTED_STEPS[id(self)] = COUNTED_STEPS.get(id(self), 0) + 1
+        return super().observe() * np.float32(0.5 if COUNTED_STEPS[id(self)] > 300 else 1)
 
 
-def leaves() -> Any:
+def exit_when_made() -> Any:
     raise SystemExit(4)

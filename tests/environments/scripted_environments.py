@@ -1,4 +1,4 @@
-"""Small environments whose every step is known beforehand, or recorded as ground truth."""
+"""Small environments whose steps are known in advance, or recorded as ground truth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Step(NamedTuple):
 
 
 class Scripted(gymnasium.Env):
-    """Plays its endings in turn, records what really happened, and by default reuses one observation buffer."""
+    """Plays its endings in turn, logs every step, and by default reuses one observation buffer."""
 
     def __init__(self, endings: list[Ending], number: int = 0, reuse: bool = True) -> None:
         self.observation_space = Box(-np.inf, np.inf, (3,), np.float64)
@@ -90,7 +90,7 @@ class Counting(gymnasium.Env):
 
 
 class Walk(gymnasium.Env):
-    """A random walk with its own state: simple attributes only."""
+    """Random walk whose state is in simple attributes."""
 
     def __init__(self) -> None:
         self.observation_space = Box(-np.inf, np.inf, (2,), np.float64)
@@ -104,13 +104,13 @@ class Walk(gymnasium.Env):
         return self.position, {}
 
     def step(self, action: np.ndarray) -> Any:
-        self.position = self.position + action + self.np_random.normal(size=2)
+        self.position += action + self.np_random.normal(size=2)
         self.history.append((len(self.history), float(self.position[0])))
         return self.position, float(self.history[-1][1]), bool(self.np_random.random() < 0.1), False, {}
 
 
 class Opaque(Walk):
-    """A walk with an attribute that nobody can save."""
+    """Walk with an attribute that cannot be saved."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,18 +118,18 @@ class Opaque(Walk):
 
 
 class OwnState(Opaque):
-    """The same, but it saves itself."""
+    """Opaque with state_dict(), which returns the array that later steps modify."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {"position": self.position.copy(), "length": len(self.history)}
+        return {"position": self.position, "length": len(self.history)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.position = np.array(state["position"])
+        self.position = state["position"]
         self.history = [(0, "start")] * state["length"]
 
 
-class Unsure(OwnState):
-    """The same, but it says that it could not come back exactly."""
+class InexactOwnState(OwnState):
+    """OwnState whose load_state_dict() returns False: the state is not exact."""
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
         super().load_state_dict(state)
@@ -137,7 +137,7 @@ class Unsure(OwnState):
 
 
 class Components(Walk):
-    """A walk that is seen in parts."""
+    """Walk with Dict observations."""
 
     def __init__(self, bad: bool = False) -> None:
         super().__init__()

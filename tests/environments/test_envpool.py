@@ -1,4 +1,4 @@
-"""EnvPool's ids, with a package in its place: it takes seeds only when environments are made."""
+"""EnvPool ids, with a fake package. EnvPool takes seeds only when it makes environments."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from gymnasium.vector import SyncVectorEnv
 
 import duetto
 from duetto.environments import make
-from duetto.errors import UsageError
 
 
 @pytest.fixture
-def seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds with which environments were made."""
+def pool_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the seeds that the fake package received."""
     made: list[int] = []
 
     class Pool(SyncVectorEnv):
@@ -36,23 +35,18 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_environment_i_has_the_seed_plus_i(seeds: list[int]):
+def test_envpool_environment_i_is_seeded_with_seed_plus_i(pool_seeds: list[int]):
     envs = make("envpool:Swing-v1", num_envs=2)
     envs.reset(7)
     expected = [gymnasium.make("Pendulum-v1").reset(seed=7 + i)[0] for i in range(2)]
     np.testing.assert_array_equal(envs.obs, expected)
-    assert seeds == [0, 7]
+    assert pool_seeds == [0, 7]
 
 
-def test_it_trains_with_evaluations(seeds: list[int], tmp_path: Path):
+def test_envpool_trains_and_evaluates(pool_seeds: list[int], tmp_path: Path):
     small = duetto.TD3(hidden=(8,), batch_size=8, learning_starts=20, random_steps=20)
     run: Any = duetto.train(
         small, "envpool:Swing-v1", steps=60, num_envs=2, evaluate_every=60, evaluation_episodes=2,
         runs_dir=tmp_path, progress=False,
     )  # fmt: skip
     assert len(run.evaluations()) == 2
-
-
-def test_an_unknown_id_names_the_nearest(seeds: list[int]):
-    with pytest.raises(UsageError, match=r"There is no environment envpool:Swig-v1\. Did you mean 'envpool:Swing-v1'"):
-        make("envpool:Swig-v1")

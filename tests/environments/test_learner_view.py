@@ -1,4 +1,4 @@
-"""SPEC P19, P20: what is learned from may differ from the game; games, episodes and scores may not."""
+"""SPEC P19, P20: LearnerView changes what the agent learns from, but not games, episodes and scores."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from duetto.environments.engines import SyncEngine
 from duetto.environments.learner_view import LearnerView
 from duetto.errors import NonFiniteError, UsageError
 
-# Rewards, and the lives left; the second step wins one.
+# The reward and remaining lives of each step; the second step gains a life.
 GAME = [(5.0, 3), (-2.5, 4), (0.0, 3), (7.0, 3), (0.5, 1), (0.0, 0), (-3.0, 0)]
 
 
-class Lives(gymnasium.Env):
-    """Seven steps with three lives; observed is the number of the step. It ends one step after the last life."""
+class LivesGame(gymnasium.Env):
+    """Game of seven steps and three lives that observes the step number and ends one step after the last life."""
 
     def __init__(self, bad: float | None = None) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
@@ -45,13 +45,13 @@ class Lives(gymnasium.Env):
 
 
 def play(stepper: VecEnv, steps: int) -> tuple[list[str], list[Episode]]:
-    """A line for each step: what it was from and to, the reward, T if terminated, S if `obs` starts an episode."""
+    """Return a line per step (from, to, reward, T if terminated, S if `obs` starts an episode) and the episodes."""
     lines: list[str] = []
     episodes: list[Episode] = []
     while len(lines) < steps:
         row, ended = stepper.step(np.zeros(1, int))
         episodes += ended
-        if not len(row.env):  # only reset itself
+        if not len(row.env):  # the environment only reset itself
             lines[-1] += "S" * int(stepper.starts[0])
             continue
         flags = ("T" if row.terminated[0] else "") + ("S" if stepper.starts[0] else "")
@@ -59,18 +59,26 @@ def play(stepper: VecEnv, steps: int) -> tuple[list[str], list[Episode]]:
     return lines, episodes
 
 
-REAL = ["01 5", "12 -2.5", "23 0", "34 7", "45 0.5", "56 0", "67 -3 TS", "01 5"]
-LIVES = ["01 5", "12 -2.5", "23 0 TS", "34 7", "45 0.5 TS", "56 0", "67 -3 TS", "01 5"]
-SIGNS = ["01 1", "12 -1", "23 0", "34 1", "45 1", "56 0", "67 -1 TS", "01 1"]
-BOTH = ["01 1", "12 -1", "23 0 TS", "34 1", "45 1 TS", "56 0", "67 -1 TS", "01 1"]
+UNCHANGED = ["01 5", "12 -2.5", "23 0", "34 7", "45 0.5", "56 0", "67 -3 TS", "01 5"]
+EPISODIC_LIFE = ["01 5", "12 -2.5", "23 0 TS", "34 7", "45 0.5 TS", "56 0", "67 -3 TS", "01 5"]
+CLIPPED = ["01 1", "12 -1", "23 0", "34 1", "45 1", "56 0", "67 -1 TS", "01 1"]
+EPISODIC_LIFE_CLIPPED = ["01 1", "12 -1", "23 0 TS", "34 1", "45 1 TS", "56 0", "67 -1 TS", "01 1"]
+# ln 6, -ln 3.5, 0, ln 8, ln 1.5, 0 and -ln 4
+LOG_REWARDS = ["01 1.79176", "12 -1.25276", "23 0", "34 2.07944", "45 0.405465", "56 0", "67 -1.38629 TS", "01 1.79176"]
 
 
 @pytest.mark.parametrize(
-    ("episodic_life", "clip_rewards", "seen"),
-    [(False, False, REAL), (True, False, LIVES), (False, True, SIGNS), (True, True, BOTH)],
+    ("options", "seen"),
+    [
+        ({}, UNCHANGED),
+        ({"episodic_life": True}, EPISODIC_LIFE),
+        ({"clip_rewards": True}, CLIPPED),
+        ({"episodic_life": True, "clip_rewards": True}, EPISODIC_LIFE_CLIPPED),
+        ({"log_rewards": True}, LOG_REWARDS),
+    ],
 )
-def test_the_literal_game(episodic_life: bool, clip_rewards: bool, seen: list[str]) -> None:
-    stepper = VecEnv(LearnerView(SyncEngine([Lives()]), episodic_life=episodic_life, clip_rewards=clip_rewards))
+def test_learner_view_changes_steps_but_not_scores(options: dict[str, bool], seen: list[str]) -> None:
+    stepper = VecEnv(LearnerView(SyncEngine([LivesGame()]), **options))
     stepper.reset(0)
     lines, episodes = play(stepper, 15)
     assert lines == seen[:7] * 2 + seen[7:]
@@ -78,27 +86,18 @@ def test_the_literal_game(episodic_life: bool, clip_rewards: bool, seen: list[st
     assert episodes == [Episode(0, 7.0, 7)] * 2
 
 
-def test_whole_games_in_which_a_memory_ends_with_each_life() -> None:
-    """As evaluations are of who learned with `episodic_life`."""
-    stepper = VecEnv(LearnerView(SyncEngine([Lives()]), life_starts=True))
+def test_life_starts_reset_memory_without_ending_the_episode() -> None:
+    """As in evaluations of an agent trained with `episodic_life`."""
+    stepper = VecEnv(LearnerView(SyncEngine([LivesGame()]), life_starts=True))
     stepper.reset(0)
     lines, episodes = play(stepper, 8)
-    assert lines == [line.replace(" TS", " S") if line != REAL[6] else line for line in LIVES]
+    assert lines == [line.replace(" TS", " S") if line != UNCHANGED[6] else line for line in EPISODIC_LIFE]
     assert episodes == [Episode(0, 7.0, 7)]
 
 
-def test_rewards_on_a_log_scale_and_real_scores() -> None:
-    stepper = VecEnv(LearnerView(SyncEngine([Lives()]), log_rewards=True))
-    stepper.reset(0)
-    lines, episodes = play(stepper, 7)
-    # ln 6, -ln 3.5, 0, ln 8, ln 1.5, 0 and -ln 4, of GAME's 5, -2.5, 0, 7, 0.5, 0 and -3
-    assert [line.split()[1] for line in lines] == ["1.79176", "-1.25276", "0", "2.07944", "0.405465", "0", "-1.38629"]
-    assert episodes == [Episode(0, 7.0, 7)]
-
-
-def test_lives_are_remembered_where_a_run_was_saved() -> None:
+def test_resume_restores_the_number_of_lives() -> None:
     stepper, resumed = (
-        VecEnv(LearnerView(SyncEngine([Lives()]), episodic_life=True, clip_rewards=False)) for _ in range(2)
+        VecEnv(LearnerView(SyncEngine([LivesGame()]), episodic_life=True, clip_rewards=False)) for _ in range(2)
     )
     stepper.reset(0)
     play(stepper, 2)  # four lives; the next step loses one
@@ -107,39 +106,24 @@ def test_lives_are_remembered_where_a_run_was_saved() -> None:
     assert play(resumed, 1)[0] == ["23 0 TS"]
 
 
-def test_a_new_game_with_fewer_lives_has_lost_none() -> None:
-    reset, truncated = (
-        VecEnv(LearnerView(SyncEngine([env]), episodic_life=True, clip_rewards=False))
-        for env in (Lives(), gymnasium.wrappers.TimeLimit(Lives(), 2))
-    )
-    for stepper in (reset, truncated):
-        stepper.reset(0)
-    assert play(truncated, 4)[0] == ["01 5", "12 -2.5 S"] * 2
-    for begin_anew in (lambda: reset.reset_env(0, 1), lambda: reset.reset(0)):
-        play(reset, 2)
-        begin_anew()
-        assert play(reset, 3)[0] == ["01 5", "12 -2.5", "23 0 TS"]
-        reset.reset(0)
-
-
-def test_an_infinite_score_is_found_though_its_sign_is_finite() -> None:
-    stepper = VecEnv(LearnerView(SyncEngine([Lives(bad=np.inf)]), episodic_life=False, clip_rewards=True))
+def test_infinite_reward_is_reported_despite_clip_rewards() -> None:
+    stepper = VecEnv(LearnerView(SyncEngine([LivesGame(bad=np.inf)]), episodic_life=False, clip_rewards=True))
     stepper.reset(0)
     with pytest.raises(NonFiniteError, match=r"the reward is NaN or infinite \(inf\)"):
         stepper.step(np.zeros(1, int))
 
 
-def test_an_environment_without_lives_has_none_to_lose() -> None:
+def test_episodic_life_without_lives_is_refused() -> None:
     stepper = VecEnv(LearnerView(SyncEngine([Counting()]), episodic_life=True, clip_rewards=False))
     stepper.reset(0)
     with pytest.raises(UsageError, match="Counting reports no lives"):
         stepper.step(np.zeros(1, int))
 
 
-class Serving(gymnasium.Env):
-    """Stands still until action 1; then the ball is in play for three steps of reward 1 and lost with the next, thrice.
+class FireToServe(gymnasium.Env):
+    """Wait for action 1; then the ball is in play for three steps of reward 1 and lost with the next. Three lives.
 
-    Observed is the number of the step, and `told` says what was done.
+    Observes the step number; `told` records the actions.
     """
 
     def __init__(self) -> None:
@@ -172,50 +156,27 @@ class Serving(gymnasium.Env):
             setattr(self, name, value)
 
 
-SERVED = ["23 1", "34 0 TS", "78 1", "89 0 TS", "1213 1", "1314 0 TS"]
+SERVED_GAME = ["23 1", "34 0 TS", "78 1", "89 0 TS", "1213 1", "1314 0 TS"]
 
 
-def test_fire_is_pressed_where_a_game_begins_and_after_each_life() -> None:
-    env = Serving()
+def test_fire_is_pressed_at_start_and_after_each_life() -> None:
+    env = FireToServe()
     stepper = VecEnv(LearnerView(SyncEngine([env]), episodic_life=True, clip_rewards=False, fires=True))
     stepper.reset(0)
     assert env.told == [1, 2]
     assert stepper.obs[0, 0] == 2
     lines, episodes = play(stepper, 13)
-    assert lines == [*SERVED, *SERVED, "23 1"]
-    # of each game what the agent did, and FIRE and the action behind it after two lives: 1 + 3 + 3
+    assert lines == [*SERVED_GAME, *SERVED_GAME, "23 1"]
+    # reward: 1 in the first life; 3 in each other life, with those of FIRE and the next action
     assert episodes == [Episode(0, 7.0, 6)] * 2
     game = [1, 2, 0, 0, 0, 1, 2, 0, 0, 0, 1, 2, 0, 0]
     assert env.told == game * 2 + [1, 2, 0]
 
 
-def test_without_fire_a_game_stands_still_for_ever() -> None:
-    env = Serving()
-    stepper = VecEnv(LearnerView(SyncEngine([env]), episodic_life=True, clip_rewards=False))
-    stepper.reset(0)
-    assert not any("T" in line for line in play(stepper, 40)[0])
-    assert env.lives == 3
-
-
-def test_whole_games_are_played_with_fire_too() -> None:
-    """As evaluations do: a life is no end, but the game continues behind it."""
-    stepper = VecEnv(LearnerView(SyncEngine([Serving()]), episodic_life=False, clip_rewards=False, fires=True))
-    stepper.reset(0)
-    lines, episodes = play(stepper, 6)
-    assert lines == ["23 1", "34 0S", "78 1", "89 0S", "1213 1", "1314 0 T"]
-    assert episodes == [Episode(0, 7.0, 6)]
-    stepper.reset_env(0, 1)  # then it is pressed in the first steps instead of before them
-    assert stepper.step(np.zeros(1, int))[0].env.size == 0
-    assert not stepper.starts[0]
-    assert stepper.step(np.zeros(1, int))[0].env.size == 0
-    assert stepper.starts[0]
-    assert play(stepper, 6) == (["23 1", "34 0S", "78 1", "89 0S", "1213 1", "1314 0 T"], [Episode(0, 7.0, 6)])
-
-
-@pytest.mark.parametrize("steps", range(2, 6))
-def test_fire_is_half_pressed_where_a_run_was_saved(steps: int) -> None:
+@pytest.mark.parametrize("steps", [3, 4])
+def test_resume_continues_an_unfinished_fire_press(steps: int) -> None:
     saving, resumed = (
-        VecEnv(LearnerView(SyncEngine([Serving()]), episodic_life=True, clip_rewards=False, fires=True))
+        VecEnv(LearnerView(SyncEngine([FireToServe()]), episodic_life=True, clip_rewards=False, fires=True))
         for _ in range(2)
     )
     saving.reset(0)

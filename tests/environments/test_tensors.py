@@ -11,9 +11,12 @@ from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
 
 from duetto import environments
-from duetto.environments import VecEnv, check, make
+from duetto.environments import make
 
 torch = pytest.importorskip("torch")
+
+
+BOX = Box(-9, 9, (2,), np.float32)
 
 
 def tensor(*values: float) -> Any:
@@ -23,34 +26,23 @@ def tensor(*values: float) -> Any:
 class Differentiable(gymnasium.Env):
     """A simulator through which gradients flow."""
 
-    observation_space = Box(-9, 9, (2,), np.float32)
+    observation_space = Dict({"a": BOX, "b": Box(-9, 9, (2,), np.float16)})
     action_space: Any = Box(-1, 1, (2,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
         self.time = 0
-        return tensor(0.0, 1.0), {}
+        return {"a": tensor(0.0, 1.0), "b": tensor(0.0, 1.0)}, {}
 
     def step(self, action: Any) -> Any:
         self.time += 1
-        return tensor(float(self.time), 1.0), tensor(0.5)[0], self.time == 3, False, {}
+        obs = tensor(float(self.time), 1.0)
+        return {"a": obs, "b": obs}, tensor(0.5)[0], self.time == 3, False, {}
 
 
-class Nested(Differentiable):
-    observation_space = Dict({"a": Box(-9, 9, (2,), np.float32), "b": Box(-9, 9, (2,), np.float16)})
-
-    def reset(self, **arguments: Any) -> Any:
-        obs, info = super().reset(**arguments)
-        return {"a": obs, "b": obs}, info
-
-    def step(self, action: Any) -> Any:
-        obs, *rest = super().step(action)
-        return {"a": obs, "b": obs}, *rest
-
-
-class Batched(VectorEnv):
+class BatchedDifferentiable(VectorEnv):
     num_envs, metadata = 2, {"autoreset_mode": "SAME_STEP"}
-    single_observation_space, single_action_space = Differentiable.observation_space, Discrete(2)
+    single_observation_space, single_action_space = BOX, Discrete(2)
 
     def reset(self, **_: Any) -> Any:
         return torch.ones((2, 2), requires_grad=True), {}
@@ -60,20 +52,13 @@ class Batched(VectorEnv):
         return obs, tensor(0.5, 0.5), done, ~done, {"final_obs": 2 * obs}
 
 
-def check_steps(stepper: VecEnv, action: Any, rewards: Any) -> None:
-    stepper.reset(0)
-    row, _ = stepper.step(action)
-    stepper.close()
-    assert row.reward.tolist() == rewards
-    assert all(isinstance(part, np.ndarray) for _, part in environments.obs_tree.parts(row.next_obs))
-
-
-def test_tensors_with_a_gradient_are_detached_where_they_enter() -> None:
-    action = torch.zeros((1, 2), requires_grad=True)
-    check_steps(make(Differentiable()), action, [0.5])
-    check_steps(make(Nested()), action, [0.5])
-    check_steps(make(Batched()), np.zeros(2, int), [0.5, 0.5])
-    made = make(Batched())
-    made.reset(0)
-    assert made.step(np.zeros(2, int))[0].next_obs.tolist() == [[4, 4], [4, 4]]
-    assert not [one for one in check.check(Differentiable, steps=50) if one.level == "broken"]
+def test_tensors_that_require_gradients_are_detached() -> None:
+    for stepper, action in (
+        (make(Differentiable()), torch.zeros((1, 2), requires_grad=True)),
+        (make(BatchedDifferentiable()), np.zeros(2, int)),
+    ):
+        stepper.reset(0)
+        row, _ = stepper.step(action)
+        assert (row.reward == 0.5).all()
+        assert all(isinstance(part, np.ndarray) for _, part in environments.obs_tree.parts(row.next_obs))
+    assert row.next_obs.tolist() == [[4, 4], [4, 4]]

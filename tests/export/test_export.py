@@ -1,11 +1,10 @@
-"""Exported agents do what the agent does: every kind of action, observation and memory, in every format."""
+"""Exported agents act as the agent: all kinds of actions, observations and recurrent networks, in every format."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import re
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,15 @@ from test_joint_actions import Cockpit
 import duetto
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
-from duetto.networks.spaces import Box, Dict
+from duetto.networks.spaces import Box
 from duetto.runs.run import Run
 from duetto.tools.cli import main
 from duetto.tools.export import writing
-from duetto.tools.export.graph import NEXT, Graph, _in_units
-from duetto.tools.export.writing import check
+from duetto.tools.export.graph import NEXT, _in_units
 
 
-class Bytes(Line):
-    """Seen as bytes, which are no image."""
+class ByteVector(Line):
+    """Observations are vectors of bytes, not images."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,8 +40,8 @@ class Bytes(Line):
         return np.array([100 + self.time, 200], np.uint8)
 
 
-class Notches(gymnasium.Env):
-    """Whole numbers from 0 to 10, which are rounded, beside a choice."""
+class IntegerDials(gymnasium.Env):
+    """A Dict action: integers from 0 to 10 in a Box, which are rounded, and a discrete part."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
     action_space: Any = gymnasium.spaces.Dict(
@@ -63,35 +61,41 @@ class Notches(gymnasium.Env):
 
 LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
 CASES: dict[str, tuple[Any, Any]] = {
-    "numbers scaled": (lambda: small("td3", normalize_observations="collected"), Numbers),
-    "bytes scaled": (lambda: small("td3", normalize_observations="collected"), Bytes),
-    "squashed": (lambda: small("sac", network="simba"), Numbers),
-    "running statistics": (lambda: small("crossq"), Numbers),
+    "normalized observations": (lambda: small("td3", normalize_observations="collected"), Numbers),
+    "normalized bytes": (lambda: small("td3", normalize_observations="collected"), ByteVector),
+    "squashed actions": (lambda: small("sac", network="simba"), Numbers),
+    "batch normalization": (lambda: small("crossq"), Numbers),
     "gaussian": (lambda: small("ppo", normalize_observations=True, observation_clip=0.5), Numbers),
-    "without bounds": (lambda: small("ppo", initial_log_std=2.0), Free),
-    "choices from -1": (lambda: small("ppo"), Shifted),
-    "several choices": (lambda: small("ppo"), Several),
-    "switches": (lambda: small("ppo"), Switches),
-    "one of seven observed": (lambda: small("dqn"), Cell),
-    "a picture": (lambda: small("dqn", image_features=16), Seen),
-    "parts": (lambda: small("ppo", image_features=16, normalize_observations=True), Pieces),
-    "remembered choices": (lambda: small("dqn", **LSTM), Wander),
-    "allowed choices": (lambda: small("dqn"), Turnstile),
-    "allowed choices, remembered": (lambda: small("ppo", recurrent="gru", minibatches=1), Turnstiles),
-    "remembered numbers": (lambda: small("td3", **LSTM | {"recurrent": "gru"}), Numbers),
-    "parts of an action": (lambda: small("ppo"), partial(Cockpit, masked=True)),
-    "parts, remembered": (lambda: small("ppo", recurrent="gru", recurrent_size=8, minibatches=1), Cockpit),
-    "notches": (lambda: small("ppo"), Notches),
+    "unbounded actions": (lambda: small("ppo", initial_log_std=2.0), Free),
+    "discrete actions from -1": (lambda: small("ppo"), Shifted),
+    "binary actions": (lambda: small("ppo"), Switches),
+    "discrete observations": (lambda: small("dqn"), Cell),
+    "image": (lambda: small("dqn", image_features=16), Seen),
+    "dict observations": (lambda: small("ppo", image_features=16, normalize_observations=True), Pieces),
+    "recurrent discrete actions": (lambda: small("dqn", **LSTM), Wander),
+    "action mask": (lambda: small("dqn"), Turnstile),
+    "recurrent action mask": (lambda: small("ppo", recurrent="gru", minibatches=1), Turnstiles),
+    "recurrent continuous actions": (lambda: small("td3", **LSTM | {"recurrent": "gru"}), Numbers),
+    "dict actions": (lambda: small("ppo"), partial(Cockpit, masked=True)),
+    "integer actions": (lambda: small("ppo"), IntegerDials),
     "goals": (lambda: small("td3", hindsight="future", normalize_observations="sampled"), GoalLine),
-    "remembered twice": (lambda: small("ppo", recurrent="lstm", recurrent_size=8, minibatches=1), Several),
+    "recurrent multi-discrete actions": (
+        lambda: small("ppo", recurrent="lstm", recurrent_size=8, minibatches=1),
+        Several,
+    ),
 }
-FORMATS = ["torch", "jax"]
-ALSO = ["numbers scaled", "gaussian", "parts", "remembered choices", "remembered numbers", "allowed choices"]
-ALSO += ["parts of an action", "parts, remembered", "goals"]
+JAX_AND_ONNX_CASES = [
+    "gaussian",
+    "dict observations",
+    "recurrent discrete actions",
+    "action mask",
+    "dict actions",
+    "goals",
+]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     runs: dict[str, Run] = {}
 
     def get(case: str) -> Run:
@@ -104,8 +108,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return get
 
 
-def called(path: Path, form: str) -> Any:
-    """The file as somebody uses it who has the contract and no Duetto: named arrays in, named arrays out."""
+def load_exported(path: Path, form: str) -> Any:
+    """Load an exported file without Duetto; return a function from named arrays to named arrays, and the contract."""
     about = json.loads(Path(f"{path}.json").read_text())
     taken, given_back = ([port["name"] for port in about[kind]] for kind in ("inputs", "outputs"))
     if form == "onnx":
@@ -130,29 +134,30 @@ def called(path: Path, form: str) -> Any:
     return run, about
 
 
-def flat(obs: Any, prefix: str = "") -> dict[str, Any]:
+def flatten(obs: Any, prefix: str = "") -> dict[str, Any]:
     items = obs.items() if isinstance(obs, dict) else enumerate(obs)
     found: dict[str, Any] = {}
     for name, part in items:
-        found |= flat(part, f"{prefix}{name}/") if isinstance(part, dict | tuple) else {f"{prefix}{name}": part}
+        found |= flatten(part, f"{prefix}{name}/") if isinstance(part, dict | tuple) else {f"{prefix}{name}": part}
     return found
 
 
-def named(obs: Any) -> dict[str, np.ndarray]:
-    parts = flat(obs, "observation/") if isinstance(obs, dict) else {"observation": obs}
+def named_observation(obs: Any) -> dict[str, np.ndarray]:
+    parts = flatten(obs, "observation/") if isinstance(obs, dict) else {"observation": obs}
     return {name: np.asarray(part)[None] for name, part in parts.items()}
 
 
 @pytest.mark.parametrize(
-    ("case", "form"), [(case, "torch") for case in CASES] + [(case, form) for form in ("jax", "onnx") for case in ALSO]
+    ("case", "form"),
+    [(case, "torch") for case in CASES] + [(case, form) for form in ("jax", "onnx") for case in JAX_AND_ONNX_CASES],
 )
-def test_it_acts_as_the_agent_does(made: Any, tmp_path: Path, case: str, form: str):
+def test_exported_agent_acts_as_the_agent(trained_run: Any, tmp_path: Path, case: str, form: str):
     if form == "onnx":
         pytest.importorskip("onnxruntime")
         pytest.importorskip("onnxscript")
-    run = made(case)
+    run = trained_run(case)
     path = duetto.export(run, form, tmp_path / f"agent.{form}")
-    written, about = called(path, form)
+    written, about = load_exported(path, form)
     assert about["checked"]["observations"] == 600
     assert [about["algorithm"], about["step"]] == [run.config.algorithm.name(), run.agent().step]
 
@@ -164,11 +169,11 @@ def test_it_acts_as_the_agent_does(made: Any, tmp_path: Path, case: str, form: s
             agent.reset()
         mask = info.get("action_mask")
         expected = agent.act(obs, reward, action_mask=mask)
-        given = memory | named(obs) | ({} if mask is None else {"action_mask": np.array([mask], bool)})
+        given = memory | named_observation(obs) | ({} if mask is None else {"action_mask": np.array([mask], bool)})
         if "starts" in memory:
             given |= {"starts": np.array([begins]), "previous_reward": np.array([reward], np.float32)}
         found = written(given)
-        check_action(as_taken(about, found), expected)
+        check_action(assemble_action(about, found), expected)
         memory |= {name.removeprefix(NEXT): part for name, part in found.items() if name.startswith(NEXT)}
         obs, reward, over, cut, info = env.step(expected)
         begins = over or cut
@@ -176,16 +181,16 @@ def test_it_acts_as_the_agent_does(made: Any, tmp_path: Path, case: str, form: s
             (obs, info), reward = env.reset(), 0.0
 
 
-def as_taken(about: dict[str, Any], found: dict[str, np.ndarray]) -> Any:
-    """What the environment takes, put together as the contract says where its action has parts."""
+def assemble_action(about: dict[str, Any], found: dict[str, np.ndarray]) -> Any:
+    """Build the environment's action from the outputs, as the contract describes."""
 
-    def put_together(made: Any) -> Any:
-        match made:
+    def put_together(part: Any) -> Any:
+        match part:
             case dict():
-                return {key: put_together(part) for key, part in made.items()}
+                return {key: put_together(inner) for key, inner in part.items()}
             case list():
-                return tuple(put_together(part) for part in made)
-        return found[made][0]
+                return tuple(put_together(inner) for inner in part)
+        return found[part][0]
 
     return put_together(about.get("action", "action"))
 
@@ -194,7 +199,7 @@ def check_action(found: Any, expected: Any) -> None:
     assert isinstance(found, dict | tuple) == isinstance(expected, dict | tuple)
     pairs = [(found, expected)]
     if isinstance(expected, dict | tuple):
-        one, other = flat(found), flat(expected)
+        one, other = flatten(found), flatten(expected)
         assert one.keys() == other.keys()
         pairs = [(one[name], other[name]) for name in one]
     for part, wanted in pairs:
@@ -202,9 +207,9 @@ def check_action(found: Any, expected: Any) -> None:
         assert np.shape(part) == np.shape(wanted)
 
 
-def test_the_contract_of_an_action_with_parts(made: Any, tmp_path: Path):
+def test_contract_lists_the_parts_of_dict_actions(trained_run: Any, tmp_path: Path):
     about = json.loads(
-        Path(f"{duetto.export(made('parts of an action'), 'torch', tmp_path / 'a.pt2')}.json").read_text()
+        Path(f"{duetto.export(trained_run('dict actions'), 'torch', tmp_path / 'a.pt2')}.json").read_text()
     )
     outputs = {port["name"]: (port["shape"], port["dtype"]) for port in about["outputs"]}
     assert outputs == {
@@ -219,48 +224,19 @@ def test_the_contract_of_an_action_with_parts(made: Any, tmp_path: Path):
     assert about["inputs"][-1]["shape"] == ["N", 12]  # the mask
 
 
-def test_an_action_with_one_wrong_part_is_not_kept(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each part of an action is compared."""
-    apart = Graph.apart
-
-    def wrong(self: Graph, action: Any) -> Any:
-        parts = apart(self, action)
-        return parts if isinstance(action, np.ndarray) else parts | {"buttons": 1 - parts["buttons"]}
-
-    monkeypatch.setattr(Graph, "apart", wrong)
-    with pytest.raises(DuettoError, match="choices differ"):
-        duetto.export(made("parts of an action"), "torch", tmp_path / "agent.pt2")
-
-
-def test_of_any_number_of_environments(made: Any, tmp_path: Path):
-    run = made("numbers scaled")
-    obs = np.random.default_rng(0).normal(size=(17, 2)).astype(np.float32)
-    for form in FORMATS:
-        written, _ = called(duetto.export(run, form, tmp_path / f"agent.{form}"), form)
-        np.testing.assert_allclose(written({"observation": obs})["action"], run.agent().act_batch(obs), atol=1e-5)
-
-
-def test_what_does_not_act_alike_is_not_kept(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(writing, "_graph", lambda agent, graph=writing._graph: off_by_a_little(graph(agent)))
-    with pytest.raises(DuettoError, match="does not act as the agent does: of 600 observations"):
-        duetto.export(made("numbers scaled"), "torch", tmp_path / "agent.pt2")
+def test_export_with_different_actions_is_deleted(trained_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(writing, "_graph", lambda agent, graph=writing._graph: shift_normalization(graph(agent)))
+    with pytest.raises(DuettoError, match=r"does not act as the agent does: .* of 600 discrete"):
+        duetto.export(trained_run("normalized observations"), "torch", tmp_path / "agent.pt2")
     assert not list(tmp_path.iterdir())
 
 
-def test_numbers_that_are_none_are_far_apart(made: Any):
-    run = made("numbers scaled")
-    agent = run.agent()
-    graph = writing._graph(agent)
-    with closing(run.stepper(3)) as stepper, pytest.raises(DuettoError, match="numbers by up to nan of their range"):
-        check(graph, lambda given: {"action": np.full((3, 2), np.nan, np.float32)}, agent.policy, stepper, 0)
-
-
-def off_by_a_little(graph: Any) -> Any:
+def shift_normalization(graph: Any) -> Any:
     moments = {name: part._replace(mean=part.mean + 0.05) for name, part in graph.moments.items()}
     return dataclasses.replace(graph, moments=moments)
 
 
-def test_the_command_says_what_was_checked(made: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_export_command_prints_the_number_of_checked_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = train(tmp_path, steps=60, evaluate_every=0).path
     with pytest.raises(SystemExit) as ended:
         main(["export", str(path), "--format", "torch"])
@@ -272,7 +248,7 @@ def test_the_command_says_what_was_checked(made: Any, tmp_path: Path, capsys: py
     assert json.loads(capsys.readouterr().out)["file"] == str(path / "agent.pt2")
 
 
-def test_what_is_no_export_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_export_does_not_overwrite_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = train(tmp_path, steps=60, evaluate_every=0)
     checkpoint = run.path / "checkpoints" / "step-000000000060"
     mine = tmp_path / "mine.json"
@@ -281,28 +257,22 @@ def test_what_is_no_export_is_not_replaced(tmp_path: Path, capsys: pytest.Captur
     for output, lost in [
         (run.path / "config.yaml", run.path / "config.yaml"),
         (run.path / "metrics.jsonl", run.path / "metrics.jsonl"),
-        (checkpoint / "manifest", checkpoint / "manifest.json"),  # what stands beside is written, too
+        (checkpoint / "manifest", checkpoint / "manifest.json"),  # the contract is written beside it
         (tmp_path / "mine", mine),
     ]:
-        with pytest.raises(UsageError, match=r"is there and no export that Duetto wrote") as refusal:
+        with pytest.raises(UsageError, match=r"exists and is no export that Duetto wrote") as refusal:
             duetto.export(run, "torch", output)
-        assert str(refusal.value).startswith(f"{lost} is there and no export")
+        assert str(refusal.value).startswith(f"{lost} exists and is no export")
     with pytest.raises(SystemExit) as ended:
         main(["export", str(run.path), "--format", "torch", "--output", str(run.path / "config.yaml")])
     assert ended.value.code == 2
     assert "Give another --output." in capsys.readouterr().err
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
     for _ in range(2):
-        assert duetto.export(run, "torch").exists()  # an earlier export is
+        assert duetto.export(run, "torch").exists()  # an earlier export is replaced
 
 
-def test_it_says_which_task_it_acts_in(tmp_path: Path):
-    run = train(tmp_path, steps=60, evaluate_every=0, environment_options={"max_episode_steps": 50})
-    about = json.loads(Path(f"{duetto.export(run, 'torch')}.json").read_text())
-    assert (about["environment"], about["environment_options"]) == ("Pendulum-v1", {"max_episode_steps": 50})
-
-
-def test_links_of_a_strangers_folder_are_replaced_and_not_followed(tmp_path: Path):
+def test_export_replaces_links_without_following_them(tmp_path: Path):
     run, outside = train(tmp_path, steps=60, evaluate_every=0), tmp_path / "outside"
     outside.write_text("mine")
     for name in ("agent.pt2", "agent.pt2.json"):
@@ -316,33 +286,19 @@ def test_links_of_a_strangers_folder_are_replaced_and_not_followed(tmp_path: Pat
 @pytest.mark.parametrize(
     ("algorithm", "options"), [("ppo", {"precision": "bf16"}), ("td3", {"backend": "jax"})], ids=["bfloat16", "JAX"]
 )
-def test_however_a_run_learned_its_graph_is_float32_of_any_framework(
-    tmp_path: Path, algorithm: str, options: dict[str, Any]
-):
+def test_exported_graph_is_float32_after_bfloat16_and_jax(tmp_path: Path, algorithm: str, options: dict[str, Any]):
     run = train(tmp_path, small(algorithm), Numbers, **options, steps=60, evaluate_every=0)
-    written, _ = called(duetto.export(run, "torch", tmp_path / "agent.pt2"), "torch")
+    written, _ = load_exported(duetto.export(run, "torch", tmp_path / "agent.pt2"), "torch")
     obs = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
     expected = run.agent(precision="float32").act_batch(obs)
     np.testing.assert_allclose(written({"observation": obs})["action"], expected, atol=1e-5)
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(
-        UsageError, match=r"agent\.pt2 cannot be written: No space left on device\. Give another --output"
-    ):
-        duetto.export(made("numbers scaled"), "torch", tmp_path / "agent.pt2")
-    assert not list(tmp_path.iterdir())
-
-
-def test_mistakes(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    run = made("numbers scaled")
+def test_mistakes_in_export_call_are_reported(trained_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = trained_run("normalized observations")
     with pytest.raises(UsageError, match="format is 'tflite'; it must be one of onnx, torch, jax"):
         duetto.export(run, "tflite")
-    with pytest.raises(UsageError, match=r"is a folder. Give the file a name in it"):
+    with pytest.raises(UsageError, match=r"is a folder. Give the name of a file in it"):
         duetto.export(run, "torch", tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"cannot be written: .* Give another --output"):
@@ -354,40 +310,25 @@ def test_mistakes(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         duetto.export(run)
 
 
-def test_products_are_float32_wherever_the_graph_of_jax_runs(tmp_path: Path):
-    """By default JAX has them rounded on GPUs: 0.001 of an action's range, as seen on one."""
+def test_jax_export_requests_float32_matrix_products(trained_run: Any, tmp_path: Path):
+    """By default JAX rounds matrix products on GPUs, by up to 0.001 of an action's range."""
     from jax import export
 
-    path = duetto.export(train(tmp_path, environment=Numbers, steps=60, evaluate_every=0), "jax")
+    path = duetto.export(trained_run("normalized observations"), "jax", tmp_path / "agent.jax")
     graph = export.deserialize(bytearray(path.read_bytes())).mlir_module()
     products = [line for line in graph.splitlines() if "= stablehlo.dot_general" in line]
     assert products
     assert all("HIGHEST" in line for line in products), products
 
 
-# ---------------------------------------------------------------------------------------------------- the graph alone
+# ---------------------------------------------------------------------------------------------------- action bounds
 @pytest.mark.parametrize(
     ("low", "high", "dtype"), [(-0.1, 0.1, "float64"), (0.3, 0.7, "float64"), (-(2**31), 2**31 - 1, "int32")]
 )
-def test_an_action_at_a_bound_is_in_the_space(low: float, high: float, dtype: str):
-    """float32 has no 0.1, and the nearest is beyond it."""
+def test_action_at_a_bound_is_in_the_space(low: float, high: float, dtype: str):
+    """The nearest float32 to 0.1 is greater than 0.1."""
     space = Box((2,), dtype, (low, low), (high, high))
     [found] = _in_units(space, np.array([[-1.0, 1.0]], np.float32), dtype)
     assert found.dtype == dtype
     assert low <= found[0] < found[1] <= high
     assert found == pytest.approx([low, high], rel=1e-6)
-
-
-def test_no_two_arrays_are_called_alike():
-    """An environment may show the last action, and what else an input or output is called."""
-    number = Box((2,), "float32", (-1.0, -1.0), (1.0, 1.0))
-    names = ("action", "previous_action", "starts", "carry/actor/h", "own", "observation/starts")
-    space = Dict(tuple((name, number) for name in names))
-    graph = Graph(duetto.TD3(), space, number, {"": "float32"}, {"actor/h": (1, 3)}, {}, 5.0)
-    inputs, outputs = ([port.name for port in ports] for ports in (graph.inputs, graph.outputs))
-    assert len({*inputs, *outputs}) == len(inputs) + len(outputs)
-    assert {"observation/action", "observation/starts", "previous_action", "starts"} <= set(inputs)
-    shown = graph.as_given({name: np.full((1, 2), i, np.float32) for i, name in enumerate(names)})
-    assert {name: part[0, 0] for name, part in shown.items()} == {
-        f"observation/{name}": i for i, name in enumerate(names)
-    }

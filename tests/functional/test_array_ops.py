@@ -1,4 +1,4 @@
-"""Gradients that stop, shapes that differ, trees that are joined, and correlated noise."""
+"""Stopped gradients, shape checks, concatenation of trees, and Ornstein-Uhlenbeck noise."""
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,8 @@ from duetto.functional.array_ops import check_same_shape, concat, ornstein_uhlen
 from duetto.networks.layers import SequenceInput
 
 
-def test_the_value_stays(array):
-    x = array([[1, -2], [3, 4]])
-    found = stop_gradient(x)
-    assert type(found) is type(x)
-    np.testing.assert_array_equal(found, x)
-
-
 # d/dx of x · stopped(x) is stopped(x), not 2 x
-def test_nothing_flows_through():
+def test_stop_gradient_blocks_gradient():
     x = torch.tensor([1.0, -2.0], requires_grad=True)
     (gradient,) = torch.autograd.grad((x * stop_gradient(x)).sum(), x)
     assert gradient.tolist() == [1, -2]
@@ -26,22 +19,12 @@ def test_nothing_flows_through():
     assert other.tolist() == [1, -2]
 
 
-def test_equal_shapes_pass(array):
-    check_same_shape(one=array([[1.0]]), other=array([[2.0]]))
-
-
-def test_c14_the_message_shows_every_shape(array):
+def test_shape_mismatch_error_lists_every_shape_c14(array):
     with pytest.raises(ValueError, match=r"q \(2,\), target \(2, 1\), weight \(2,\)"):
         check_same_shape(q=array([1.0, 2.0]), target=array([[1.0], [2.0]]), weight=array([1.0, 1.0]))
 
 
-def test_rows_of_one_come_before_those_of_the_other(array):
-    found = concat(array([[1, 2]]), array([[3, 4], [5, 6]]))
-    assert type(found) is type(array([1]))
-    np.testing.assert_array_equal(found, [[1, 2], [3, 4], [5, 6]])
-
-
-def test_every_array_of_a_tree(array):
+def test_concat_joins_every_array_of_trees(array):
     one, other = ({"a": array([k]), "b": (array([[k]]), None)} for k in (1, 2))
     found = concat(one, other)
     np.testing.assert_array_equal(found["a"], [1, 2])
@@ -56,7 +39,7 @@ def test_every_array_of_a_tree(array):
     np.testing.assert_array_equal(both.carry["h"], [[4], [4]])
 
 
-def test_o8_forced_normals(array):
+def test_ornstein_uhlenbeck_by_hand_o8(array):
     """θ .15, σ .2: 0 + .2 = .2; .2 - .03 - .2 = -.03; -.03 + .0045 + .1 = .0745; .0745 · .85; · .85 + .4."""
     x, seen = array([0.0]), []
     for normal in (1.0, -1.0, 0.5, 0.0, 2.0):

@@ -9,19 +9,19 @@ OLD_VALUE, VALUE, RETURNS = [1.0, 2, 3, 4], [1.05, 2.5, 2.7, 4.2], [1.5, 2.2, 2,
 ONES = np.ones(4)
 
 
-def test_o6_surrogate(array):
-    """Clipped ratios [1.1, .9, 1.05, 1.1]. The second is max(.8, .9) · -1, and the last is left as it is: -4 < -2.2."""
+def test_clipped_surrogate_by_hand_o6(array):
+    """Clipped ratios [1.1, .9, 1.05, 1.1]. The second is max(.8, .9) · -1; the last is not clipped, as -4 < -2.2."""
     found = clipped_surrogate(array(RATIO), array(ADVANTAGE), array(0.1))
     np.testing.assert_allclose(found, [1.1, -0.9, 2.1, -4], rtol=1e-6)
     assert float(found.mean()) == pytest.approx(-0.425, rel=1e-6)
 
 
-# The gradient by the ratio is A, but 0 where the ratio has gone too far in the direction that A asks for.
+# d surrogate / d ratio is A, but 0 if the ratio is beyond the clip range in the direction that A favors.
 @pytest.mark.parametrize(
     ("ratio", "advantage", "gradient"),
     [(1.2, 1, 0), (0.8, -1, 0), (1.05, 2, 2), (0.8, 1, 1), (1.2, -1, -1), (2, -2, -2), (0.95, -1, -1)],
 )
-def test_the_gradient_ends_where_the_ratio_has_gone_far_enough(ratio, advantage, gradient):
+def test_surrogate_gradient_is_zero_beyond_clip_range(ratio, advantage, gradient):
     import jax
     import torch
 
@@ -33,14 +33,14 @@ def test_the_gradient_ends_where_the_ratio_has_gone_far_enough(ratio, advantage,
     assert float(found) == pytest.approx(gradient)
 
 
-def test_o6_clipped_value_error(array):
+def test_clipped_value_error_by_hand_o6(array):
     """V_clip [1.05, 2.1, 2.9, 4.1]: the larger of [.2025, .09, .49, .64] and [.2025, .01, .81, .81]."""
     found = clipped_value_error(array(VALUE), array(OLD_VALUE), array(RETURNS), array(0.1))
     np.testing.assert_allclose(found, [0.2025, 0.09, 0.81, 0.81], rtol=1e-5)
     assert 0.5 * float(found.mean()) == pytest.approx(0.2390625, rel=1e-5)
 
 
-# Unbiased: mean 2.5, Σ 5, √(5/3) = 1.2909944; √(10/3) = 1.8257419 for the second. Biased they would be
+# Unbiased standard deviations: √(5/3) = 1.2909944 and √(10/3) = 1.8257419. Biased ones would give
 # [-1.3416407745, ...] and [.632455528, ...].
 @pytest.mark.parametrize(
     ("advantage", "expected"),
@@ -49,18 +49,14 @@ def test_o6_clipped_value_error(array):
         (ADVANTAGE, [0.5477225545, -0.5477225545, 1.095445109, -1.095445109]),
     ],
 )
-def test_o6_normalised_advantages(array, advantage, expected):
+def test_normalized_advantages_by_hand_o6(array, advantage, expected):
     found = np.asarray(normalized(array(advantage), array(ONES)))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert found.std(ddof=1) == pytest.approx(1, rel=1e-6)
 
 
-def test_pitfall_25_equal_advantages_are_normalised_to_nothing(array):
-    np.testing.assert_array_equal(normalized(array([3, 3, 3, 3]), array(ONES)), np.zeros(4))
-
-
-def test_a_row_of_weight_0_does_not_count(array):
-    """Four rows, and two more that hold anything."""
+def test_zero_weight_rows_are_ignored(array):
+    """Four rows of O6, and two rows of weight 0 with large values."""
     weight, junk = array([1, 0, 1, 1, 0, 1]), [1e4, -1e4]
     advantage = array(np.insert(ADVANTAGE, [1, 3], junk))
     assert float(weighted_mean(advantage, weight)) == 0.0
@@ -68,30 +64,24 @@ def test_a_row_of_weight_0_does_not_count(array):
     np.testing.assert_allclose(found[[0, 2, 3, 5]], [0.5477225545, -0.5477225545, 1.095445109, -1.095445109], rtol=1e-6)
 
 
-def test_where_nothing_counts_the_mean_is_0_and_a_single_row_has_no_spread(array):
-    """A minibatch of resets, or of all resets but one: rows of a vector environment that were no steps."""
+def test_normalization_of_at_most_one_valid_row_is_zero(array):
+    """All rows of a minibatch, or all except one, may be automatic resets, whose weight is 0."""
     assert float(weighted_mean(array(ADVANTAGE), array([0, 0, 0, 0]))) == 0.0
+    np.testing.assert_array_equal(normalized(array([3, 3, 3, 3]), array(ONES)), np.zeros(4))
     for weight in ([0, 0, 0, 0], [0, 0, 1, 0]):
         found = np.asarray(normalized(array(ADVANTAGE), array(weight)))
         assert np.isfinite(found).all()
         assert (found * weight == 0).all()
 
 
-def test_weights_in_between(array):
-    """(1 · 1 + .5 · 4) / 1.5 = 2."""
-    assert float(weighted_mean(array([1, 4]), array([1, 0.5]))) == pytest.approx(2.0)
-
-
 @pytest.mark.parametrize(
     "call",
     [
         lambda x, column: weighted_mean(x, column),
-        lambda x, column: normalized(x, column),
         lambda x, column: clipped_surrogate(x, column, 0.1),
         lambda x, column: clipped_value_error(x, column, x, 0.1),
-        lambda x, column: clipped_value_error(x, x, column, 0.1),
     ],
 )
-def test_c14_a_column_is_refused(array, call):
+def test_column_shaped_input_is_rejected_c14(array, call):
     with pytest.raises(ValueError, match=r"equal shapes: .*\(4, 1\)"):
         call(array(ONES), array(ONES[:, None]))

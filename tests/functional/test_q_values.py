@@ -1,4 +1,4 @@
-"""Action values: SPEC O15, and Huber's loss."""
+"""Action values: dueling, Huber and large-margin losses, rescaling, previous rewards: SPEC O1, O3, O15."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from duetto.functional.q_values import dueling, huber, large_margin, rescale, un
 from duetto.networks.preprocessing import seen_reward
 
 
-def test_o15_dueling():
+def test_dueling_subtracts_mean_advantage_o15():
     np.testing.assert_allclose(dueling(np.array([[1.0]]), np.array([[1.0, 2, 3]])), [[0, 1, 2]])
 
 
-def test_chosen():
+def test_value_of_action_selects_by_index():
     q = np.array([[1.0, 5, 3], [10, 2, 7]])
     np.testing.assert_array_equal(value_of_action(q, np.array([2, 0])), [3, 10])
     with pytest.raises(ValueError, match=r"q has shape \(2, 3\), action \(2, 1\)"):
         value_of_action(q, np.array([[2], [0]]))
 
 
-def test_huber():
-    """δ = 1: e²/2 to 1, then |e| - 1/2; δ = 0 is the square."""
+def test_huber_loss_by_hand():
+    """δ = 1 gives e²/2 up to |e| = 1, then |e| - 1/2; δ = 0 gives e²."""
     error = np.array([-3.0, -1, 0.5, 2])
     np.testing.assert_allclose(huber(error, 1.0), [2.5, 0.5, 0.125, 1.5])
     np.testing.assert_allclose(huber(error, 0.0), error**2)
 
 
-THREE = [1.0, 2.0, 1.5]
+Q_VALUES = [1.0, 2.0, 1.5]
 
 
 def gradient(backend, function, q, action):
-    """Of the sum of `function(q, action)` with respect to q."""
+    """Return the gradient of the sum of `function(q, action)` with respect to q."""
     if backend == "torch":
         import torch
 
@@ -49,66 +49,43 @@ def gradient(backend, function, q, action):
 @pytest.mark.parametrize(
     ("q", "action", "expected"),
     [
-        (THREE, 0, 1.8),  # max(1, 2.8, 2.3) - 1
-        (THREE, 1, 0.3),  # max(1.8, 2, 2.3) - 2
-        (THREE, 2, 1.3),  # max(1.8, 2.8, 1.5) - 1.5
-        ([1.0, 3.0, 1.5], 1, 0.0),  # the expert's is above the others by the margin
-        ([1.0, 2.5, 1.7], 1, 0.0),  # by exactly the margin
-        ([2.0, 2.0, 2.0], 0, 0.8),
+        (Q_VALUES, 0, 1.8),  # max(1, 2.8, 2.3) - 1
+        (Q_VALUES, 1, 0.3),  # max(1.8, 2, 2.3) - 2
+        (Q_VALUES, 2, 1.3),  # max(1.8, 2.8, 1.5) - 1.5
+        ([1.0, 3.0, 1.5], 1, 0.0),  # the expert's value exceeds the others by the margin
     ],
 )
-def test_o3_large_margin(array, q, action, expected):
-    found = large_margin(array([q]), array([action]), 0.8)
-    np.testing.assert_allclose(np.asarray(found), [expected], atol=1e-6)
-
-
-def test_o3_of_several_and_of_sequences(array):
-    expected = [[1.8, 0.3], [1.3, 0.8]]
-    q = [[THREE, THREE], [THREE, [2.0, 2.0, 2.0]]]
-    found = large_margin(array(q), array([[0, 1], [2, 0]]), 0.8)
-    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-6)
+def test_large_margin_loss_by_hand_o3(array, q, action, expected):
+    found = large_margin(array([[q, Q_VALUES]]), array([[action, 2]]), 0.8)  # of a sequence
+    np.testing.assert_allclose(np.asarray(found), [[expected, 1.3]], atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("q", "action", "expected"),
     [
-        (THREE, 0, [-1, 1, 0]),  # both terms: the best rises above the expert's, which counts with -1
-        (THREE, 1, [0, -1, 1]),
-        ([1.0, 3.0, 1.5], 1, [0, 0, 0]),  # the maximum is the expert's own: its two terms cancel
+        (Q_VALUES, 0, [-1, 1, 0]),  # 1 for the maximum, -1 for the expert's action
+        ([1.0, 3.0, 1.5], 1, [0, 0, 0]),  # the maximum is at the expert's action, so 1 and -1 cancel
     ],
 )
-def test_o3_the_gradient_goes_through_both_terms(backend, q, action, expected):
+def test_large_margin_gradient_flows_through_both_terms_o3(backend, q, action, expected):
     found = gradient(backend, lambda x, a: large_margin(x, a, 0.8), [q], [action])
     np.testing.assert_allclose(found, [expected], atol=1e-6)
 
 
-SMALL = [(-300, -16.6493515729), (-10, -2.3266247904), (-1, -0.4152135624), (0, 0), (0.5, 0.2252448714), (3, 1.003)]
-SMALL += [(100, 9.1498756211), (1000, 31.6385840391), (1e6, 1999.0004999999)]
-LARGE = [(-300, -19.3493515729), (1, 0.4242135624), (3, 1.03), (10, 2.4166247904), (1000, 40.6385840391)]
+@pytest.mark.parametrize(
+    ("epsilon", "x", "h"),
+    [
+        (1e-3, [-300, -1, 0, 0.5, 1e6], [-16.6493515729, -0.4152135624, 0, 0.2252448714, 1999.0004999999]),
+        (1e-2, [-300, 1, 3, 1000], [-19.3493515729, 0.4242135624, 1.03, 40.6385840391]),
+    ],
+)
+def test_value_rescaling_and_inverse_o1(epsilon, x, h):
+    np.testing.assert_allclose(rescale(np.array(x), epsilon), h, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(unrescale(np.array(h), epsilon), x, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("epsilon", "pairs"), [(1e-3, SMALL), (1e-2, LARGE)])
-def test_o1(epsilon, pairs):
-    x, h = np.array(pairs, np.float64).T
-    np.testing.assert_allclose(rescale(x, epsilon), h, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(unrescale(rescale(x, epsilon), epsilon), x, rtol=1e-9, atol=1e-9)
-
-
-def test_o1_inverse():
-    np.testing.assert_allclose(
-        unrescale(np.array([-2.0, 0.5, 1, 2, 10]), 1e-3),
-        [-7.9523491450, 1.2462627649, 2.9880567017, 7.9523491450, 117.4303227796],
-        rtol=1e-9,
-    )
-    np.testing.assert_allclose(
-        unrescale(np.array([0.5, 1, 2, 10]), 1e-2),
-        [1.2137352576, 2.8854159255, 7.5525510403, 99.1667245290],
-        rtol=1e-9,
-    )
-
-
-def test_o1_float32_does_not_cancel():
-    """The textbook's inverse is 4.7e-5 off at 0.001, 5 % of it; this one less than 1e-6 times max(1, |x|)."""
+def test_inverse_rescaling_is_accurate_in_float32_o1():
+    """The textbook inverse has an error of 4.7e-5 (5 %) at 0.001; here it is less than 1e-6 · max(1, |x|)."""
     x = np.array([0.001, 0.01, 0.1, 1, 10, 100, 1000], np.float32)
     back = unrescale(rescale(x, 1e-3), 1e-3)
     assert back.dtype == np.float32
@@ -118,5 +95,5 @@ def test_o1_float32_does_not_cancel():
 @pytest.mark.parametrize(
     ("kind", "seen"), [("raw", [-3, 0, 0.5]), ("sign", [-1, 0, 1]), ("tanh", [-0.9950548, 0, 0.4621172])]
 )
-def test_seen_rewards(kind, seen):
+def test_previous_reward_transforms(kind, seen):
     np.testing.assert_allclose(seen_reward(kind, np.array([-3, 0, 0.5])), seen, atol=1e-7)

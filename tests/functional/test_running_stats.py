@@ -6,7 +6,7 @@ from duetto.functional.running_stats import initial_moments, normalize, update_m
 
 # SPEC O12, from (mean 0, var 1, count 1) and the batch [1, 2, 3]: δ = 2, total 4, mean 0 + 2·3/4 = 1.5;
 # var (1·1 + 3·s² + 4·1·3/4) / 4 with s² = 2/3: 6/4 = 1.5.
-def test_o12():
+def test_moments_and_normalization_by_hand_o12():
     variances, outputs, ten = (1.5, 4.0555555556), [-0.4082482871, 0.4082482871, 1.2247448614], 3.6414658918
     batch = np.array([1.0, 2.0, 3.0], np.float32)
     moments = update_moments(initial_moments(()), batch)
@@ -20,34 +20,22 @@ def test_o12():
     np.testing.assert_allclose(normalize([10.0], moments), [ten], rtol=1e-6)
 
 
-def test_fresh_moments_change_nothing():
+def test_initial_moments_normalize_to_identity():
     x = np.array([[-3.0, 0.5]], np.float32)
     np.testing.assert_allclose(normalize(x, initial_moments((2,))), x, rtol=1e-7)
 
 
-def test_merging_in_parts_is_merging_at_once():
+def test_moments_do_not_depend_on_batching():
+    """The batches include one of one row, whose unbiased variance is NaN, and an empty one."""
     x = np.random.default_rng(0).normal(3.0, 2.0, (50, 2))
-    whole = update_moments(initial_moments((2,)), x)
-    parts = update_moments(update_moments(initial_moments((2,)), x[:13]), x[13:])
+    whole, parts = update_moments(initial_moments((2,)), x), initial_moments((2,))
+    for rows in (x[:1], x[1:13], x[:0], x[13:]):
+        parts = update_moments(parts, rows)
     for one, other in zip(parts, whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
-def test_a_batch_of_one_is_no_poison():
-    """Pitfall 9: its unbiased variance is NaN, the population's is 0."""
-    assert np.isfinite(update_moments(initial_moments((1,)), np.array([[5.0]])).variance).all()
-
-
-def test_an_empty_batch_changes_nothing():
-    moments = update_moments(initial_moments((2,)), np.array([[5.0, 1.0]]))
-    assert update_moments(moments, np.zeros((0, 2))) is moments
-
-
-def test_outliers_are_clipped():
+def test_normalize_clips_outliers():
     moments = update_moments(initial_moments((1,)), np.zeros((99, 1)))  # std .1
     np.testing.assert_array_equal(normalize([[9.0], [-9.0]], moments), [[5.0], [-5.0]])
     np.testing.assert_array_equal(normalize([[9.0], [-9.0]], moments, clip=2.0), [[2.0], [-2.0]])
-
-
-def test_scaled_observations_are_float32():
-    assert normalize(np.zeros((2, 3), np.float64), initial_moments((3,))).dtype == np.float32

@@ -1,4 +1,4 @@
-"""Internal names of buffers, environments, runs and the cluster: a rename changes this file alone.
+"""All internal names of buffers, environments, runs and the cluster: after a rename, change only this file.
 
 No commit that changes this file may change a trace.
 """
@@ -72,7 +72,7 @@ def arrays(tree: Any, prefix: str = "") -> Arrays:
         if isinstance(part, Mapping | tuple):
             found |= arrays(part, "" if hasattr(part, "previous_action") else f"{prefix}{name}/".replace("//", "/"))
         elif part is not None and name != "query_steps":
-            name = {"is_first": "fresh"}.get(name, name.replace(masks.MASK, "mask"))  # the traces' words
+            name = {"is_first": "fresh"}.get(name, name.replace(masks.MASK, "mask"))  # names in the traces
             found[f"{prefix}{name}".rstrip("/")] = np.array(part)
     return found
 

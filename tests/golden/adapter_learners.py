@@ -1,4 +1,4 @@
-"""The only file of the golden traces that knows internal names of learners: a rename changes this file alone.
+"""All internal names of learners: after a rename, change only this file.
 
 No commit that changes this file may change a trace.
 """
@@ -22,7 +22,7 @@ from duetto.networks import masks
 from duetto.networks.layers import SequenceInput
 
 # ---------------------------------------------------------------------------------------------------- learners
-NAMES: dict[str, str] = {}  # words in names of metrics, networks, parameters, hidden states: the traces' words for them
+NAMES: dict[str, str] = {}  # words in names of metrics, networks, parameters and hidden states -> words in the traces
 WINDOW = (
     "previous_action",
     "previous_reward",
@@ -72,7 +72,7 @@ class Learner:
                 return None
             policy = NumpyPolicy(algorithm, specs)
             policy.load_parameters(self._learner.parameters())
-            ask = policy.remember
+            ask = policy.call_with_carry
         found, carry = ask("act" if noise is None else "collect", self._observed(fields), noise)
         action, extras = found if isinstance(found, tuple) else (found, {})
         extras |= {f"carry/{_name(name)}": part for name, part in carry.items()}

@@ -69,8 +69,8 @@ class Source:
     observation: Space[Any]
     action: Space[Any]
     masked: bool  # whether some actions are forbidden
-    experts: float  # share of demonstrations; NaN where the batch does not say it
-    one_step: bool  # whether batches have single steps beside n-step sums
+    experts: float  # share of demonstrations; NaN if batches do not mark them
+    one_step: bool  # whether batches have one-step targets in addition to n-step returns
     carry: Mapping[str, tuple[int, ...]]  # shapes of hidden states
 
     def batch(self, update: int) -> Fields:

@@ -1,6 +1,6 @@
 """Recorded results ("golden traces"), one compressed file per part, and their comparison with today's.
 
-The tests beside this file compare. To record anew: `GOLDEN_RECORD=1 pytest -n 0 tests/golden -k PART`.
+The tests in this folder compare. To record again: `GOLDEN_RECORD=1 pytest -n 0 tests/golden -k PART`.
 A commit that changes a trace says why the new numbers are right.
 """
 

@@ -1,4 +1,4 @@
-"""Steps and environments whose observations carry their own key, and tables of what is made of them."""
+"""Steps and environments whose observations carry their own key, and tables of the resulting rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from store import Rule, exact
 Arrays = dict[str, np.ndarray]
 
 FRAMES = 3
-KEY = Box(-np.inf, np.inf, (2,), np.float32)  # (environment, number of its step)
+KEY = Box(-np.inf, np.inf, (2,), np.float32)  # (environment, index of its step)
 IMAGE = Box(0, 255, (FRAMES, 5, 5), np.uint8)
 NUMBERS, CHOICE = Box(-1.0, 1.0, (1,), np.float32), Discrete(1000)
 SPACES: dict[str, Any] = {
@@ -126,7 +126,7 @@ def near(relative: float, absolute: float = 0.0) -> Rule:
 
 # ---------------------------------------------------------------------------------------------------- environments
 class Script(gymnasium.Env):
-    """Episodes of 1, 2, 7 and 30 steps in turn; the seed chooses the first one. With `echo` actions change rewards.
+    """Episodes of 1, 2, 7 and 30 steps in turn; the seed selects the first. With `echo`, actions change the rewards.
 
     An observation is (seed, episode, time). Each info has the lives left, the last one the success.
     """

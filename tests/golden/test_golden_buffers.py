@@ -42,9 +42,10 @@ def demonstrations() -> list[SimpleNamespace]:
 def filled(
     algorithm: Any, steps: list[Any], restored: bool = False, cut: int = 0, watch: Any = None, **how: Any
 ) -> Any:
-    """Return a buffer with `steps`; `restored` near the end, from two segments. At `cut` two episodes break off.
+    """Return a buffer with `steps`.
 
-    `watch` gets the buffer after each step. A cut at the step of the first segment is not in that segment.
+    With `restored` it is saved and restored near the end, from two segments. At step `cut` two episodes are
+    interrupted. `watch` gets the buffer after each step.
     """
     kind, discrete = how.pop("kind", "key"), steps[0]["action"].dtype.kind == "i"
     spaces = streams.SPACES[kind], streams.CHOICE if discrete else streams.NUMBERS
@@ -85,7 +86,7 @@ SEQUENCES: dict[str, tuple[Options, Options]] = {  # options of the stream, the 
     "zero states": ({}, {"overlap": 4, "stored_carry": False}),
     "images": ({"kind": "image"}, {"burn_in": 1, "overlap": 1, "n_step": 2}),
 }
-# Ways of storing that must not change the items: options of the algorithm, of the buffer.
+# Variants that must not change the stored items: options of the algorithm, of the buffer.
 VARIANTS: list[tuple[Options, Options]] = [
     *[
         ({"prioritized": prioritized}, {"restored": restored})
@@ -98,7 +99,7 @@ VARIANTS: list[tuple[Options, Options]] = [
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("case", TRANSITIONS)
-def test_transitions(case: str, variant: tuple[Options, Options]):
+def test_stored_transitions_match_trace(case: str, variant: tuple[Options, Options]):
     about, options, how = TRANSITIONS[case]
     steps, algorithm = stream(LENGTHS, 31, **about), replay(duetto.TD3, **options | variant[0])
     buffer = filled(algorithm, steps, kind=about.get("kind", "key"), **how | variant[1])
@@ -118,13 +119,13 @@ HIDDEN = {"carry/h": lambda step: step["env"][:, None] + step["reward"][:, None]
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("case", SEQUENCES)
-def test_sequences(case: str, variant: tuple[Options, Options]):
+def test_stored_sequences_match_trace(case: str, variant: tuple[Options, Options]):
     algorithm, steps, how = sequences(case, capacity=900, **variant[0])
     compare("buffers", f"sequences {case}", everything(filled(algorithm, steps, **how, **variant[1])))
 
 
 @pytest.mark.parametrize("case", ["burn-in", "images"])
-def test_sequences_in_a_small_buffer(case: str):
+def test_sequences_in_small_buffer_match_trace(case: str):
     algorithm, steps, how = sequences(case, capacity=75)
     seen: list[Arrays] = []
     filled(
@@ -135,7 +136,7 @@ def test_sequences_in_a_small_buffer(case: str):
 
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize("case", ["burn-in", "images"])
-def test_sequences_left_after_wrap_around(case: str, restored: bool):
+def test_sequences_after_wrap_around_match_trace(case: str, restored: bool):
     algorithm, steps, how = sequences(case, capacity=75)
     compare("buffers", f"sequences left {case}", everything(filled(algorithm, steps, restored, cut=31, **how)))
 
@@ -145,7 +146,7 @@ GOALS = SimpleNamespace(name="", changed=False, reward=streams.goal_reward, term
 
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
-def test_hindsight_goals(strategy: str, restored: bool):
+def test_hindsight_goals_match_trace(strategy: str, restored: bool):
     algorithm = replay(duetto.TD3, hindsight=strategy, hindsight_share=0.5)
     buffer = filled(algorithm, stream(LENGTHS, 31, "goal"), restored, kind="goal", goals=GOALS)
     compare("buffers", f"goals {strategy}", everything(buffer, draws=900))
@@ -155,7 +156,7 @@ def test_hindsight_goals(strategy: str, restored: bool):
 @pytest.mark.parametrize(
     ("case", "kind", "options"), [("steps", "DQfD", {"n_step": 3}), ("sequences", "R2D3", SEQUENCE)]
 )
-def test_demonstrations(case: str, kind: str, options: Options, restored: bool):
+def test_stored_demonstrations_match_trace(case: str, kind: str, options: Options, restored: bool):
     algorithm = replay(getattr(duetto, kind), demonstration_share=0.5, **options)
     steps = stream(LENGTHS, 14, discrete=True, **HIDDEN)
     buffer = filled(algorithm, steps, restored, demos=demonstrations())
@@ -171,7 +172,7 @@ def value(seen: Arrays) -> np.ndarray:
 
 
 def acted(recurrent: bool) -> Options:
-    """Return functions that make the numbers which PPO stores with its actions."""
+    """Return functions that compute the numbers PPO stores with its actions."""
     kept = {"log_prob": lambda step: -step["obs"][:, 1] / 8, "value": lambda step: step["obs"][:, 1] / 10 + 1}
     if not recurrent:
         return kept
@@ -187,7 +188,7 @@ def acted(recurrent: bool) -> Options:
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("recurrent", [False, True])
-def test_rollouts(recurrent: bool, gaps: bool, restored: bool):
+def test_rollouts_match_trace(recurrent: bool, gaps: bool, restored: bool):
     kind = {"recurrent": "lstm"} if recurrent else {}
     algorithm = duetto.PPO(rollout_steps=7, epochs=1, minibatches=1, discount=0.9, gae_lambda=0.8, **kind)
     spaces = streams.KEY, streams.CHOICE
@@ -205,7 +206,7 @@ def test_rollouts(recurrent: bool, gaps: bool, restored: bool):
 
 
 def _real(rows: Arrays) -> Arrays:
-    """Drop the rows that are no steps; recurrent batches keep their shape and get zeros there."""
+    """Drop padded rows. Recurrent batches keep their shape, with zeros in these rows."""
     real = rows["weight"] > 0
     if real.ndim == 1:
         return {name: part[real] for name, part in rows.items()}
@@ -238,7 +239,7 @@ DRAWN: dict[str, tuple[Any, Options, Options, Options]] = {  # options of the al
 
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize("case", DRAWN)
-def test_draws(case: str, restored: bool):
+def test_drawn_batches_match_trace(case: str, restored: bool):
     kind, options, about, given = DRAWN[case]
     shared = {"batch_size": 8, "replay_capacity": 60, "discount": 0.9, "train_every": 3, "learning_starts": 0}
     algorithm, discrete = kind(**shared | options), kind is not duetto.TD3

@@ -1,4 +1,4 @@
-"""A simulated cluster in the mode sync: the blocks in the order in which they are stored, and the batches drawn."""
+"""A simulated cluster in the mode sync: the order of stored blocks, and the drawn batches."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("case", "shards"), [("steps", 0), ("steps", 2), ("ladder", 0), ("rollouts", 0)])
-def test_sync(case: str, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_sync_cluster_run_matches_trace(case: str, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     algorithm, blocks = RUNS[case]
     cluster = adapter.sync_cluster(monkeypatch, actors=3, replay_shards=shards, **blocks)
     found = train(tmp_path, algorithm, CHOICES, num_envs=4, cluster=cluster, evaluate_every=0)
-    whole = {name for name in found if not (shards and name.startswith("stored"))}  # actors send them to the shards
+    whole = {
+        name for name in found if not (shards and name.startswith("stored"))
+    }  # with shards, actors send steps directly to them
     check(f"cluster {case}{' shards' * (shards > 0)}", {name: found[name] for name in whole}, acts=False)

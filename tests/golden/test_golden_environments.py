@@ -1,4 +1,4 @@
-"""Transitions, starts, episodes, masks, success and lives of environments, through each engine."""
+"""Transitions, resets, episodes, masks, success and lives of environments, through each engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEEN = {"size": 24, "stack": 2, "episodic_life": True}
 
 
 def played(environment: Any, steps: int, **how: Any) -> Arrays:
-    """Return everything that random steps gave; images as weighted sums, which change with any pixel."""
+    """Return the results of random steps; images as weighted sums, which change with any pixel."""
     transitions, after, episodes = map(list, zip(*adapter.play(environment, steps, seed=40, **how), strict=True))
     ended = [{"episodes": np.array([tuple(one) for one in ones], float).reshape(-1, 4)} for ones in episodes]
     found = {}
@@ -35,7 +35,7 @@ def _small(array: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("engine", ["sync", "subprocess", *AutoresetMode], ids=str)
-def test_scripted(engine: Any, masked: bool):
+def test_scripted_environment_matches_trace(engine: Any, masked: bool):
     make = partial(Script, masked=masked, numbers=not masked, echo=True)
     if isinstance(engine, AutoresetMode):
         found = played(Whole([make] * 4, autoreset_mode=engine), 300)
@@ -44,13 +44,13 @@ def test_scripted(engine: Any, masked: bool):
     case, lives = f"scripted{' masked' * masked}", found.pop("then/lives")
     gaps = " gaps" * (engine is AutoresetMode.NEXT_STEP)
     compare("environments", f"{case}{gaps}", found)
-    # With SAME_STEP the lives at an end are those of the next episode.
+    # With SAME_STEP, the lives at the end of an episode are those of the next one.
     compare("environments", f"{case} lives{gaps or ' begin' * (engine is AutoresetMode.SAME_STEP)}", {"lives": lives})
 
 
 @pytest.mark.parametrize("engine", ["native", "gymnasium"])
 @pytest.mark.parametrize(("game", "fire"), [("Pong", True), ("Breakout", "lives")])
-def test_atari(game: str, fire: Any, engine: str):
+def test_atari_environment_matches_trace(game: str, fire: Any, engine: str):
     mode = "rgb_array" if engine == "gymnasium" else None
     found = played(f"ALE/{game}-v5", 300, num_envs=2, render_mode=mode, kwargs=SEEN | {"fire_reset": fire})
     compare("environments", f"{game} {engine}", found)

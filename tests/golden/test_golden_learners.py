@@ -1,8 +1,7 @@
 """Golden traces of the learners: 20 updates from recorded batches, compared with recorded results on both backends.
 
-A trace has hashes of its batches, of the first parameters and of the noise drawn; and the losses and priorities of
-every update, the last parameters, and actions. One trace is for both backends, for one thread and several, and for all
-processors.
+A trace has hashes of its batches, of the first parameters and of the noise; and the losses and priorities of every
+update, the last parameters, and actions. One trace holds for both backends, any number of threads and all processors.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import store
 from batches import CHOICE, CHOICES, ENVIRONMENTS, GOALS, IMAGE, JOINT, NUMBERS, PARTS, ROWS, STEPS, VECTOR, Source
 
 PART, UPDATES = "learners", 20
-FEW = 4  # with images: one of 100,000 inputs of a ReLU is so near 0 that a rounding decides about its gradient
+FEW = 4  # with images: of 100,000 inputs of a ReLU, one is so close to 0 that rounding changes its gradient
 Arrays = dict[str, Any]
 SMALL = {"hidden": (16, 12), "head_hidden": (6,), "recurrent_size": 6, "image_features": 8, "minibatches": 2}
 SMALL |= {"burn_in": 2, "unroll": 5, "overlap": 3, "epochs": 4}
 SMALL |= {"learning_rate": 1e-3}
-SLOW = {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4}  # where roundings grow fast
+SLOW = {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4}  # for cases in which rounding errors grow fast
 HER = {"hindsight": "future"}
 DECAY = {
     "learning_rate_decay": "cosine",
@@ -158,11 +157,11 @@ CASES |= {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_learner_computes_what_was_recorded(name: str, backend: str):
+def test_learner_matches_trace(name: str, backend: str):
     replay(backend, name)
 
 
-def test_seeds_side_by_side_compute_what_was_recorded(backend: str):
+def test_multi_seed_learner_matches_trace(backend: str):
     replay(backend, "td3", "td3, other seed")
 
 
@@ -198,7 +197,7 @@ def replay(backend: str, *names: str) -> None:
 
 
 def act(learner: adapter.Learner, source: Source, numpy: bool) -> Arrays | None:
-    """Act on observations, or on several in turn with hidden states: the best actions, and those that explore."""
+    """Return best and exploring actions; recurrent networks act on several observations in turn."""
     random = np.random.default_rng(41)
     steps = [source.observed(random, ROWS)]
     if learner.carry:
@@ -252,7 +251,7 @@ def compare(name: str, hashed: dict[str, Any], numbers: Arrays, record: bool) ->
 
 
 def close(arrays: dict[str, np.ndarray], entry: str, recorded: np.ndarray, now: np.ndarray) -> None:
-    """Metrics and priorities number by number; all other arrays by the norm of what differs."""
+    """Compare metrics and priorities by value, and all other arrays by the norm of the difference."""
     if not entry.endswith("/values"):
         assert now.tolist() == recorded.tolist(), entry
         return

@@ -49,7 +49,7 @@ RUNS: dict[str, tuple[Any, Any]] = {
 
 
 class Recorder(duetto.Callback):
-    """Record a run. Each seed has its own copy, which `of` holds by seed."""
+    """Record a run. Each seed has its own copy; `of` holds them by seed."""
 
     of: ClassVar[dict[int, Recorder]] = {}
 
@@ -81,7 +81,7 @@ class Recorder(duetto.Callback):
         self.events.append((what, trainer.step, trainer.learner.updates))
 
     def trace(self, run: duetto.Run) -> Arrays:
-        """Return all arrays by name. Networks are anonymous, so that a rename changes no trace."""
+        """Return all arrays by name. Networks have no names, so a rename changes no trace."""
         lines = [[line["step"], line.get("learn/demonstrations", np.nan)] for line in run.metrics()]
         found = {"events": np.array(self.events, np.int16), "lines": np.array(lines)}
         found["changed"] = np.array(sorted(np.array(self.changed[1:]).T.tolist()))
@@ -107,7 +107,7 @@ def _plain(rows: Arrays) -> Arrays:
 
 
 def check(case: str, found: Arrays, acts: bool) -> None:
-    """Compare to 1e-6, and to 1e-4 what a network computed: with `acts` also actions."""
+    """Compare with tolerance 1e-6, and 1e-4 for outputs of networks (with `acts` also actions)."""
     by_networks = ("log_prob", "value", "advantage", "returns", "carry", "weight", "previous", *["action"] * acts)
     loose = {name for name in found if any(part in name for part in by_networks)}
     compare("runs", f"{case}, by networks", {name: found[name] for name in loose}, near(1e-4, 1e-5))
@@ -115,21 +115,21 @@ def check(case: str, found: Arrays, acts: bool) -> None:
 
 
 def train(folder: Path, algorithm: Any, environment: Any, **options: Any) -> Arrays:
-    """Train and return the trace, with the seeds that environments got in this process."""
+    """Train; return the trace and the seeds of all resets in this process."""
     Script.seeds.clear()
     run = duetto.train(algorithm, environment, runs_dir=folder, callbacks=[Recorder()], **OPTIONS | options)
     return Recorder.of[OPTIONS["seed"]].trace(run) | {"seeds": np.array(Script.seeds, np.int16)}
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_runs(case: str, tmp_path: Path):
+def test_run_matches_trace(case: str, tmp_path: Path):
     algorithm, environment = RUNS[case]
-    many = {"evaluation_episodes": 12} if case == "masks" else {}  # more than are stepped in parallel
+    many = {"evaluation_episodes": 12} if case == "masks" else {}  # more episodes than evaluation environments
     check(case, train(tmp_path, algorithm, environment, **many), acts=environment in (NUMBERS, Reach))
 
 
 @pytest.mark.parametrize("mode", AutoresetMode, ids=str)
-def test_recurrent_rollouts(mode: AutoresetMode, tmp_path: Path):
+def test_recurrent_ppo_run_matches_trace(mode: AutoresetMode, tmp_path: Path):
     make = partial(Script, masked=False)
     vector = Whole([partial(make, lengths=(length,)) for length in (1, 2, 3, 5, 30)], autoreset_mode=mode)
     algorithm = duetto.PPO(**ROLLOUTS, recurrent="lstm", recurrent_size=8, observation_statistics="steps")
@@ -137,14 +137,14 @@ def test_recurrent_rollouts(mode: AutoresetMode, tmp_path: Path):
     check(f"rollouts{' gaps' * (mode is AutoresetMode.NEXT_STEP)}", found, acts=False)
 
 
-def test_seeds_side_by_side(tmp_path: Path):
+def test_multi_seed_runs_match_trace(tmp_path: Path):
     options = {name: value for name, value in OPTIONS.items() if name != "seed"}
     how = {"seeds": [3, 8], "runs_dir": tmp_path, "callbacks": [Recorder()]}
     for seed, run in zip((3, 8), duetto.train(RUNS["td3"][0], NUMBERS, **how, **options), strict=True):
         check(f"seed {seed}", Recorder.of[seed].trace(run), acts=True)
 
 
-def test_demonstrations(tmp_path: Path):
+def test_dqfd_run_matches_trace(tmp_path: Path):
     environment, demos = f"{Path(__file__).with_name('streams.py')}:Choices", str(tmp_path / "demos")
     stepper = environments.make(environment)
     metadata = Metadata(environment, {}, "a rule", stepper.observation_space, stepper.action_space)

@@ -12,12 +12,12 @@ from hub_server import TOKEN, Server, serving
 import duetto
 from duetto.runs.run import Run
 
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]  # small runs, calls of commands
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]  # small_runs.py and commands.py
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with two checkpoints, a best one, and a replay memory. Not to be changed."""
+    """Train a run with two checkpoints, a best one and a replay buffer. Tests must not change it."""
     return duetto.train(
         duetto.TD3(hidden=(16, 16), batch_size=8, random_steps=20, learning_starts=20, replay_capacity=100),
         "Pendulum-v1",
@@ -42,39 +42,39 @@ def run(trained: Path) -> Run:
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Calls `duetto ARGUMENTS ...` as the installed command does."""
+    """Call `duetto ARGUMENTS ...` as the installed command does."""
     from commands import called
 
     return called(capsys)
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A user without a token, for whom only the loopback address exists."""
+def user_without_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Remove the token, and allow connections only to the loopback address."""
     pytest.importorskip("huggingface_hub")
     from huggingface_hub import constants
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no token"))
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # huggingface_hub's own pauses between tries
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # huggingface_hub waits before it retries
     connect = socket.socket.connect
 
-    def near(self: socket.socket, address: tuple[str, int]) -> None:
+    def connect_to_loopback(self: socket.socket, address: tuple[str, int]) -> None:
         assert address[0] in ("127.0.0.1", "::1"), f"{address} is outside"
         connect(self, address)
 
-    monkeypatch.setattr(socket.socket, "connect", near)
+    monkeypatch.setattr(socket.socket, "connect", connect_to_loopback)
 
 
 @pytest.fixture
-def server(nobody: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server, and a user who may write there."""
+def server(user_without_token: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Start a server, and set a token that may write to it."""
     from huggingface_hub import close_session, constants
 
     with serving() as hub:
         monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the server of the tests has none
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the test server does not support it
         monkeypatch.setattr(
             constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
         )

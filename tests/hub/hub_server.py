@@ -1,7 +1,7 @@
-"""A server on the loopback address that speaks as much of the Hub's protocol as huggingface_hub asks of it.
+"""A server on the loopback address with the part of the Hub's protocol that huggingface_hub uses.
 
-Repositories live in memory. Its answers can be made wrong: `refusals` by status; `looked`, `listed` and `content`
-change its answer on a repository, the files listed in that, and a file that is fetched.
+Repositories are in memory. A test can make answers wrong: `refusals` sets the status of requests, `change_listing`
+changes the list of files of a repository, and `change_content` changes a file that is fetched.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_of_this_test"
-_LARGE = (".safetensors", ".mp4")  # which the Hub keeps beside git
+_LARGE = (".safetensors", ".mp4")  # the Hub stores these outside git (LFS)
 
 
 @dataclass
 class Repository:
-    """Its commits, each a whole set of files."""
+    """A repository. Each commit is a complete set of files."""
 
     private: bool = False
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -43,19 +43,17 @@ class Repository:
 
 @dataclass
 class Server:
-    """What it has, and what it gets wrong."""
+    """The contents of the server, and its faults."""
 
     address: str = ""
     repositories: dict[str, Repository] = field(default_factory=dict)
     large: dict[str, bytes] = field(default_factory=dict)  # by SHA-256
-    asked: list[str] = field(default_factory=list)  # "GET /path", in order
-    refusals: dict[str, int] = field(default_factory=dict)  # a pattern of the above to a status
-    looked: Callable[[dict[str, Any]], dict[str, Any]] = lambda about: about
-    listed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda entries: entries
-    content: Callable[[str, bytes], bytes] = lambda name, data: data
-    cut: int = 0  # so many downloads break off in their middle
-    elsewhere: bool = False  # large files come from another host, as the Hub's do
-    tokens_elsewhere: list[str | None] = field(default_factory=list)  # what that one was told
+    requests: list[str] = field(default_factory=list)  # "GET /path", in order
+    refusals: dict[str, int] = field(default_factory=dict)  # pattern of a request -> status of the answer
+    change_listing: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda entries: entries
+    change_content: Callable[[str, bytes], bytes] = lambda name, data: data
+    other_host: bool = False  # large files come from another host, as the Hub's do
+    other_host_tokens: list[str | None] = field(default_factory=list)  # Authorization headers that the other host got
 
     def repository(self, name: str = "me/run", **files: bytes) -> Repository:
         found = self.repositories[name] = Repository()
@@ -64,7 +62,7 @@ class Server:
 
 
 def entry(name: str, data: bytes) -> dict[str, Any]:
-    """A file in a listing, as the Hub describes it."""
+    """Return the entry of a file in the Hub's listing."""
     blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
     about = {"rfilename": name, "size": len(data), "blobId": blob}
     if name.endswith(_LARGE):
@@ -73,20 +71,20 @@ def entry(name: str, data: bytes) -> dict[str, Any]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one request."""
 
     hub: Server
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:
-        """Nothing on the terminal."""
+        """Print nothing."""
 
     def _handle(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(size) if size else self._chunks()
         path = unquote(urlsplit(self.path).path)
         call = f"{self.command} {path}"
-        self.hub.asked.append(call)
+        self.hub.requests.append(call)
         for pattern, status in self.hub.refusals.items():
             if re.search(pattern, call):
                 return self._answer(status, b'{"error": "said\\u001b[31m no"}')
@@ -120,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
     def _json(self, value: Any, status: int = 200) -> None:
         self._answer(status, json.dumps(value).encode())
 
-    # ------------------------------------------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------------------------------------------ requests
     def whoami(self, body: bytes) -> None:
         self._json({"name": "me", "type": "user"})
 
@@ -138,8 +136,8 @@ class Handler(BaseHTTPRequestHandler):
             repository, sha = found
             about = {"id": name, "sha": sha, "private": repository.private, "tags": [], "downloads": 0}
             files = repository.commits[sha]
-            about["siblings"] = self.hub.listed([entry(path, data) for path, data in files.items()])
-            self._json(self.hub.looked(about))
+            about["siblings"] = self.hub.change_listing([entry(path, data) for path, data in files.items()])
+            self._json(about)
 
     def tree(self, body: bytes, name: str, revision: str) -> None:
         found = self._find(name, revision)
@@ -155,27 +153,17 @@ class Handler(BaseHTTPRequestHandler):
         data = repository.commits[sha].get(path)
         if data is None:
             return self._answer(404, b"", X_Error_Code="EntryNotFound")
-        data = self.hub.content(path, data)
-        if self.hub.cut:
-            self.hub.cut -= 1
-            return self._break_off(data)
-        if self.hub.elsewhere and path.endswith(_LARGE):
+        data = self.hub.change_content(path, data)
+        if self.hub.other_host and path.endswith(_LARGE):
             oid = hashlib.sha256(data).hexdigest()
             self.hub.large[oid] = data
             host = self.hub.address.replace("127.0.0.1", "localhost")
             return self._answer(302, b"", Location=f"{host}/large/{oid}")
         return self._answer(200, data)
 
-    def from_elsewhere(self, body: bytes, oid: str) -> None:
-        self.hub.tokens_elsewhere.append(self.headers.get("Authorization"))
+    def serve_large_file(self, body: bytes, oid: str) -> None:
+        self.hub.other_host_tokens.append(self.headers.get("Authorization"))
         self._answer(200, self.hub.large[oid])
-
-    def _break_off(self, data: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data[: len(data) // 2])
-        self.close_connection = True
 
     def validate(self, body: bytes) -> None:
         self._json({"errors": [], "warnings": []})
@@ -244,14 +232,14 @@ ROUTES: dict[str, Callable[..., None]] = {
     rf"POST /api/models/{_NAME}/preupload/(.+)": Handler.preupload,
     rf"POST /{_NAME}\.git/info/lfs/objects/batch": Handler.batch,
     r"PUT /large/([0-9a-f]+)": Handler.put,
-    r"GET /large/([0-9a-f]+)": Handler.from_elsewhere,
+    r"GET /large/([0-9a-f]+)": Handler.serve_large_file,
     rf"POST /api/models/{_NAME}/commit/(.+)": Handler.commit,
 }
 
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """The server at work, in threads of this process."""
+    """Run the server in threads of this process."""
     hub = Server()
     handler = type("OfThisServer", (Handler,), {"hub": hub})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

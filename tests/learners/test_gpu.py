@@ -1,4 +1,4 @@
-"""On a GPU each algorithm computes what it does on the processor, and its runs continue bit for bit; else skipped."""
+"""Algorithms compute the same on a GPU as on the CPU, and runs resume bit for bit. Skipped without a GPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from duetto.learners.torch import TorchLearner
 from duetto.testing import conformance
 
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
-pytestmark = pytest.mark.filterwarnings("ignore:RNN module weights")  # pytest forgets Duetto's own filter
+pytestmark = pytest.mark.filterwarnings("ignore:RNN module weights")  # pytest removes Duetto's filter
 
 
-def found(backend: Backend) -> bool:
+def has_gpu(backend: Backend) -> bool:
     if backend == "torch":
         from duetto.learners.torch import has_cuda
     else:
@@ -30,23 +30,23 @@ def found(backend: Backend) -> bool:
 
 @pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=ALGORITHMS)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_on_a_gpu(backend: Backend, kind: type[Algorithm]):
-    if not found(backend):
+def test_algorithm_on_gpu_matches_cpu(backend: Backend, kind: type[Algorithm]):
+    if not has_gpu(backend):
         pytest.skip(f"{backend} sees no CUDA device here: nothing was tried on one")
     conformance.check_device(kind, backend, "cuda")
 
 
 PENDULUM = ("td3", "Pendulum-v1")
-MEMORY = ("r2d2", "MiniGrid-MemoryS7-v0")
+RECURRENT = ("r2d2", "MiniGrid-MemoryS7-v0")
 
 
-@pytest.mark.parametrize("what", [PENDULUM, MEMORY], ids=lambda what: what[0])
+@pytest.mark.parametrize("what", [PENDULUM, RECURRENT], ids=lambda what: what[0])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_another_process_makes_the_same_run(backend: Backend, what: tuple[str, str], tmp_path: Path):
-    """JAX in one process keeps the kernels that it found the fastest; another would find others."""
-    if not found(backend):
+def test_gpu_run_is_identical_in_another_process(backend: Backend, what: tuple[str, str], tmp_path: Path):
+    """JAX must not select the fastest kernels by measuring them, because each process would select others."""
+    if not has_gpu(backend):
         pytest.skip(f"{backend} sees no CUDA device here: nothing was tried on one")
-    shared = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # this process has most of the GPU's memory
+    shared = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # this process has reserved most GPU memory
     few = ["--steps", "1200", "--learning-starts", "1000", "--evaluate-every", "0"]
     made = []
     for name in ("one", "other"):
@@ -56,33 +56,30 @@ def test_another_process_makes_the_same_run(backend: Backend, what: tuple[str, s
     assert made[0] == made[1]
 
 
-def test_the_check_itself():
-    """Where there is none it is tried on the processor, which is like itself."""
-    conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")
-
-
-def test_a_device_that_computes_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch):
+def test_check_device_reports_different_results(monkeypatch: pytest.MonkeyPatch):
     made: list[Any] = []
     update_each = TorchLearner.update_each
 
-    def rough(self: TorchLearner, batches: Any, progress: Any) -> Any:
-        """The second one sees rewards with two decimals."""
+    def update_with_rounded_rewards(self: TorchLearner, batches: Any, progress: Any) -> Any:
+        """Round the second learner's rewards to two decimals."""
         made.extend([self] if self not in made else [])
         if made.index(self) == 1:
             batches = [batch._replace(reward=np.round(np.asarray(batch.reward), 2)) for batch in batches]
         return update_each(self, batches, progress)
 
-    monkeypatch.setattr(TorchLearner, "update_each", rough)
+    monkeypatch.setattr(TorchLearner, "update_each", update_with_rounded_rewards)
     with pytest.raises(AssertionError, match=r"td3 on .*: they differ by"):
         conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")
 
 
-def test_a_run_that_goes_on_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch):
+def test_check_device_reports_a_resumed_run_that_differs(monkeypatch: pytest.MonkeyPatch):
+    """The check compares the CPU with itself, so this test needs no GPU."""
+    conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")
     load = TorchLearner.load_state_dict
 
-    def forgetful(self: TorchLearner, state: dict[str, Any]) -> None:
+    def load_without_optimizer(self: TorchLearner, state: dict[str, Any]) -> None:
         load(self, {**state, **{name: value for name, value in self.state_dict().items() if "optim" in name}})
 
-    monkeypatch.setattr(TorchLearner, "load_state_dict", forgetful)
+    monkeypatch.setattr(TorchLearner, "load_state_dict", load_without_optimizer)
     with pytest.raises(AssertionError, match="differs in a resumed run"):
         conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")

@@ -1,4 +1,4 @@
-"""Several seeds in one process: functions that run in turn, and answers to the requests of their learners."""
+"""`SeedGroup` runs one function per seed in turn, and answers the requests of all seeds together."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from duetto.learners.multi_seed import SeedGroup, SeedRequest
 
 
 def answering(answer: Any) -> Any:
-    """A group whose requests this function answers."""
+    """Return a group that answers requests with this function."""
     group: Any = SeedGroup([])
     group.answer = answer
     return group
 
 
-def test_they_run_in_turn_until_all_that_are_left_have_asked():
+def test_seeds_run_in_turn_until_all_have_requests():
     tape: list[str] = []
 
     def answer(requests: dict[int, Any]) -> dict[int, Any]:
@@ -52,24 +52,7 @@ def test_they_run_in_turn_until_all_that_are_left_have_asked():
     ]
 
 
-def test_some_may_be_answered_before_others():
-    """The larger number waits until both want the same."""
-    answered: list[dict[int, int]] = []
-
-    def answer(requests: dict[int, int]) -> dict[int, int]:
-        least = min(requests.values())
-        answered.append({number: request for number, request in requests.items() if request == least})
-        return answered[-1]
-
-    group = answering(answer)
-    assert group.run([lambda: group.request(0, 5), lambda: [group.request(1, n) for n in (3, 4, 5)]]) == [
-        None,
-        None,
-    ]
-    assert answered == [{1: 3}, {1: 4}, {0: 5, 1: 5}]
-
-
-def test_what_one_raises_ends_that_one_alone():
+def test_an_exception_ends_only_its_own_seed():
     group = answering(lambda requests: requests)
     made: list[int] = []
 
@@ -86,30 +69,14 @@ def test_what_one_raises_ends_that_one_alone():
     assert made == [0, 1, 2]
 
 
-def test_what_the_answer_raises_is_raised_where_it_was_asked():
-    def answer(requests: dict[int, Any]) -> dict[int, Any]:
-        raise ValueError("no answer")
-
-    seen: list[str] = []
-
-    def asks(number: int) -> None:
-        with pytest.raises(ValueError, match="no answer"):
-            group.request(number, None)
-        seen.append(f"{number} continues")
-
-    group = answering(answer)
-    group.run([lambda: asks(0), lambda: asks(1)])
-    assert seen == ["0 continues", "1 continues"]
-
-
-def test_who_asks_from_elsewhere_is_told_so():
-    """It would wait for its own turn to end."""
-    told: list[str] = []
+def test_requests_from_another_thread_or_seed_are_refused():
+    """Such a request would wait forever for its own turn to end."""
+    messages: list[str] = []
 
     def asks(number: int) -> None:
         with pytest.raises(UsageError) as found:
             group.request(number, None)
-        told.append(str(found.value))
+        messages.append(str(found.value))
 
     def first() -> None:
         asks(1)
@@ -119,13 +86,12 @@ def test_who_asks_from_elsewhere_is_told_so():
 
     group = answering(lambda requests: requests)
     assert group.run([first, lambda: None]) == [None, None]
-    assert [words.partition(":")[0] for words in told] == [
-        "While seeds are trained side by side, the networks of each are asked in its own callbacks only"
-    ] * 2
+    sentence = "While seeds train side by side, use a seed's networks only in its own callbacks"
+    assert [words.startswith(sentence) for words in messages] == [True, True]
 
 
-def test_ctrl_c_ends_them_in_the_middle_of_what_they_do():
-    """Those that wait, too: one after the other, and none continues."""
+def test_ctrl_c_ends_all_seeds():
+    """Waiting seeds end one after the other, and none continues."""
     tape: list[str] = []
 
     def waits() -> None:
@@ -162,30 +128,13 @@ def group() -> SeedGroup:
     return group
 
 
-def request(rows: int) -> Any:
-    return SeedRequest("act", (observations(VECTOR, rows, np.random.default_rng(rows)), None))
-
-
-def assert_alone(number: int, asked: Any, action: np.ndarray) -> None:
-    alone = build("torch", small(TD3), seed=SEEDS[number])
-    np.testing.assert_allclose(action, alone.act(asked.inputs[0]), rtol=1e-5)
-
-
-def test_requests_of_several_shapes_at_once(group: SeedGroup):
-    asked = {0: request(3), 1: request(4), 2: request(3)}
-    answers = group.answer(asked)
-    assert answers.keys() == asked.keys()
+def test_requests_of_different_shapes_get_single_seed_answers(group: SeedGroup):
+    """A request outside of `run` gets the same answer."""
+    observed = {
+        number: observations(VECTOR, rows, np.random.default_rng(rows)) for number, rows in enumerate((3, 4, 3))
+    }
+    answers = group.answer({number: SeedRequest("act", (obs, None)) for number, obs in observed.items()})
+    answers[1] = group.request(1, SeedRequest("act", (observed[1], None)))
     for number, answer in answers.items():
-        assert_alone(number, asked[number], answer[0])
-
-
-def test_functions_are_called_once_for_each_kind_of_request():
-    def marked(each: list[Any]) -> list[Any]:
-        return [(value, len(each)) for (value,) in each]
-
-    asked = {number: SeedRequest(marked, (value,), kind) for number, (value, kind) in enumerate(["ax", "by", "cx"])}
-    assert SeedGroup(SEEDS).answer(asked) == {0: ("a", 2), 1: ("b", 1), 2: ("c", 2)}
-
-
-def test_a_request_outside_run(group: SeedGroup):
-    assert_alone(1, request(2), group.request(1, request(2))[0])
+        alone = build("torch", small(TD3), seed=SEEDS[number])
+        np.testing.assert_allclose(answer[0], alone.act(observed[number]), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""A free parameter: losses see the array itself, and it learns, is saved and is kept like any network."""
+"""Free parameters are arrays in losses, and are trained and saved like networks; loading of parameters."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +14,8 @@ from duetto.networks.specs import CustomNetwork, ParameterSpec
 
 
 @dataclass(frozen=True)
-class Scaled(SAC):
-    """Three numbers beside everything else, which are to become 1, 2 and 3; and a target that follows them."""
+class SacWithFreeParameter(SAC):
+    """SAC with a free parameter of three numbers, which learn 1, 2 and 3, and a target copy of it."""
 
     def networks(self, observation, action):
         return super().networks(observation, action) | {"scales": ParameterSpec((3,), initial=0.5)}
@@ -36,9 +36,9 @@ class Scaled(SAC):
         return ((nets.scales - wanted) ** 2).sum(), {"scales": nets.scales}
 
 
-def test_a_parameter_is_its_array(backend):
+def test_free_parameter_is_trained_as_array(backend):
     """Loss .5² + 1.5² + 2.5² = 8.75; gradient [-1, -3, -5]; Adam's first step is the learning rate for each."""
-    learner = build(backend, small(Scaled))
+    learner = build(backend, small(SacWithFreeParameter))
     before = learner.parameters()
     assert_same(before["scales"], {"value": np.full(3, 0.5, np.float32)})
     given = batch()._replace(reward=np.array([1, 2, 3] + [0] * 29, np.float32))
@@ -50,16 +50,16 @@ def test_a_parameter_is_its_array(backend):
     np.testing.assert_allclose(first_moments(learner, "scales")["value"], [-0.1, -0.3, -0.5], rtol=1e-6)
     np.testing.assert_allclose(after["scales"]["value"], [0.6] * 3, rtol=1e-5)
     np.testing.assert_allclose(after["target_scales"]["value"], [0.55] * 3, rtol=1e-5)
-    other = build(backend, small(Scaled), seed=1)
+    other = build(backend, small(SacWithFreeParameter), seed=1)
     other.load_state_dict(learner.state_dict())
     for one in (learner, other):
         one.update(given)
     assert_same(learner.parameters()["scales"], other.parameters()["scales"])
 
 
-# ---------------------------------------------------------------------------------------------------- a user's modules
-class Tied(torch.nn.Module):
-    """One layer under two names, as where an encoder is kept for itself; weights that NumPy draws."""
+# ---------------------------------------------------------------------------------------------------- custom modules
+class SharedLayerActor(torch.nn.Module):
+    """A module with one layer under two names, and weights drawn by NumPy."""
 
     def __init__(self, observation: Any, action_size: int) -> None:
         super().__init__()
@@ -72,13 +72,13 @@ class Tied(torch.nn.Module):
         return self.whole(obs)
 
 
-def test_a_target_of_shared_modules_is_a_slow_copy_like_any_other():
-    """Under its second name a shared weight was copied whole, so there was no target network for it."""
-    learner = build("torch", small(DDPG, actor_network=CustomNetwork(torch=Tied), tau=0.1))
+def test_target_of_shared_modules_is_polyak_averaged():
+    """A shared weight must be averaged under both of its names, not copied."""
+    learner = build("torch", small(DDPG, actor_network=CustomNetwork(torch=SharedLayerActor), tau=0.1))
     before = learner.parameters()
     assert before["actor"].keys() > {"first.weight", "whole.0.weight"}
     for name, values in before["actor"].items():
-        np.testing.assert_array_equal(values, before["target_actor"][name])  # also what NumPy has drawn
+        np.testing.assert_array_equal(values, before["target_actor"][name])  # including weights drawn by NumPy
     learner.update(batch())
     after = learner.parameters()
     for name, values in after["actor"].items():
@@ -87,7 +87,7 @@ def test_a_target_of_shared_modules_is_a_slow_copy_like_any_other():
         np.testing.assert_allclose(after["target_actor"][name], expected, atol=1e-7)
 
 
-def test_parameters_that_do_not_fit_leave_all_as_they_were(backend):
+def test_loading_mismatched_parameters_changes_nothing(backend):
     learner, other = build(backend, small(TD3)), build(backend, small(TD3, hidden=(16, 12), critic_hidden=(9,)), seed=5)
     before, wrong = learner.parameters(), other.parameters()
     with pytest.raises(CheckpointError, match="critic"):

@@ -1,4 +1,4 @@
-"""PPO's learning rate: what follows the divergence, what follows the run, and both together. SPEC O13."""
+"""PPO's learning rate: adaptation to the KL divergence, alone and with a schedule. SPEC O13."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,10 @@ from policy_cases import build, rollout, small
 from duetto.functional.schedules import kl_adaptive
 
 
-def diverging(learner, divergence):
-    """An update whose approx_kl is about this: the first minibatch is the only one, and ratios are all the same.
+def update_with_kl(learner, divergence):
+    """Make an update whose approx_kl is about `divergence`: there is one minibatch, and all ratios ρ are equal.
 
-    k3 = ρ - 1 - log ρ, of log ρ = x about x²/2.
+    k3 = ρ - 1 - log ρ is about x²/2 for x = log ρ.
     """
     one = rollout(32)
     action, extras = learner.collect(one.obs, np.zeros((32, 4), np.float32))
@@ -18,17 +18,17 @@ def diverging(learner, divergence):
     return learner.update(one._replace(action=action, log_prob=shifted))
 
 
-# Threshold .008: above .016 the rate is divided by 1.5, below .004 multiplied, between it stays.
+# Threshold .008: above .016 the rate is divided by 1.5, below .004 multiplied by 1.5, else unchanged.
 @pytest.mark.parametrize(("divergence", "expected"), [(0.02, 6.6666667e-4), (0.01, 1e-3), (0.003, 1.5e-3)])
-def test_o13_the_rate_follows_the_divergence(backend, divergence, expected):
+def test_learning_rate_adapts_to_kl_o13(backend, divergence, expected):
     learner = build(backend, small(learning_rate=1e-3, learning_rate_kl=0.008, minibatches=1))
     assert learner.learning_rates(0.0) == {"agent": 1e-3}
-    metrics = diverging(learner, divergence)
+    metrics = update_with_kl(learner, divergence)
     assert metrics.value("approx_kl") == pytest.approx(divergence, rel=0.1)
     assert learner.learning_rates(0.0)["agent"] == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_mean_over_the_minibatches_decides_once_an_epoch(backend):
+def test_mean_kl_adapts_learning_rate_once_per_epoch(backend):
     learner = build(backend, small(learning_rate=1e-3, learning_rate_kl=0.008, minibatches=4))
     rate = 1e-3
     for seed in range(4):
@@ -38,19 +38,10 @@ def test_the_mean_over_the_minibatches_decides_once_an_epoch(backend):
     assert rate != 1e-3
 
 
-def test_both_schedules_multiply(backend):
-    """Half-way through a linear decay, after a large divergence: 1e-3 / 1.5 / 2."""
-    learner = build(
-        backend, small(learning_rate=1e-3, learning_rate_kl=0.008, learning_rate_decay="linear", minibatches=1)
-    )
-    diverging(learner, 0.02)
-    assert learner.learning_rates(0.5)["agent"] == pytest.approx(1e-3 / 3, rel=1e-6)
-
-
-def test_it_survives_a_checkpoint(backend):
-    """And goes to the other backend."""
-    algorithm = small(learning_rate=1e-3, learning_rate_kl=0.008, minibatches=1)
+def test_kl_factor_multiplies_schedule_and_survives_checkpoint(backend):
+    """Halfway through a linear decay, after a large divergence: 1e-3 / 1.5 / 2. The other backend loads the state."""
+    algorithm = small(learning_rate=1e-3, learning_rate_kl=0.008, learning_rate_decay="linear", minibatches=1)
     learner, again = build(backend, algorithm), build({"torch": "jax", "jax": "torch"}[backend], algorithm, seed=1)
-    diverging(learner, 0.02)
+    update_with_kl(learner, 0.02)
     again.load_state_dict(learner.state_dict())
-    assert again.learning_rates(0.0) == learner.learning_rates(0.0) == {"agent": pytest.approx(1e-3 / 1.5)}
+    assert again.learning_rates(0.5) == learner.learning_rates(0.5) == {"agent": pytest.approx(1e-3 / 3)}

@@ -1,20 +1,19 @@
-"""Running statistics are state that a learner keeps beside parameters: what moves them, what copies them."""
+"""Running statistics of batch norms: which losses update them, and how target networks copy them."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pytest
 from learning_cases import assert_same, batch, build, small
 
 from duetto.algorithms import SAC
 
-KINDS = ("mean", "variance", "count")
+STATISTICS = ("mean", "variance", "count")
 
 
 @dataclass(frozen=True)
-class Normed(SAC):
-    """SAC with batch renormalisation in its critics. Its targets look at a batch too, in passing."""
+class BatchRenormSAC(SAC):
+    """SAC with batch renormalization in its critics. Its target critics are also called with `train`."""
 
     trains: bool = True
 
@@ -24,33 +23,33 @@ class Normed(SAC):
         return nets | {"critic": replace(nets["critic"], head=head)}
 
     def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
-        return self._of_critics(nets, batch)
+        return self._critic_error(nets, batch)
 
-    def _of_critics(self, nets: Any, batch: Any) -> Any:
+    def _critic_error(self, nets: Any, batch: Any) -> Any:
         nets.target_critic(batch.next_obs, batch.action, train=self.trains)
         q = nets.critic(batch.obs, batch.action, train=self.trains)
         return batch.mean((q - batch.reward[None]) ** 2), {}
 
     def actor_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
-        nets.critic(batch.next_obs, batch.action, train=self.trains)  # another's: forgotten
+        nets.critic(batch.next_obs, batch.action, train=self.trains)  # these new statistics are discarded
         return super().actor_loss(nets, batch, noise)
 
 
 @dataclass(frozen=True)
-class InPassing(Normed):
-    """Its critics' own loss does not train them; the actor's calls them with `train`."""
+class TrainOnlyInActorLoss(BatchRenormSAC):
+    """Calls the critics with `train` in the actor's loss, but not in the critics' loss."""
 
     def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
-        return replace(self, trains=False)._of_critics(nets, batch)
+        return replace(self, trains=False)._critic_error(nets, batch)
 
 
 def statistics(learner, name="critic"):
     values = learner.parameters()[name]
-    return {key: value for key, value in values.items() if key.endswith(KINDS)}
+    return {key: value for key, value in values.items() if key.endswith(STATISTICS)}
 
 
-def by_hand(before, given):
-    """Those of the first norm, over observation and action, after one batch."""
+def expected_statistics(before, given):
+    """Return the first norm's statistics (of observation and action) after one batch."""
     rows = np.concatenate([given.obs, given.action], axis=1).astype(np.float64)
     return {
         "layers_norms.0.mean": 0.99 * before["layers_norms.0.mean"] + 0.01 * rows.mean(axis=0),
@@ -59,46 +58,34 @@ def by_hand(before, given):
     }
 
 
-def test_they_move_with_the_network_that_is_minimised_alone(backend):
-    """Once per update, by the critics' own batch: not by the target's, nor by what the actor's loss looked at."""
-    learner = build(backend, small(Normed, tau=0.0))
+def test_own_loss_updates_statistics_once_and_targets_copy_them(backend):
+    """They follow the critics' own batch, not those of the target critics or the actor's loss.
+
+    Target parameters move by τ; target statistics are copies.
+    """
+    learner = build(backend, small(BatchRenormSAC, tau=0.0))
     for seed in range(2):
         before, given = statistics(learner), batch(seed=seed)
         learner.update(given)
-        for name, value in by_hand(before, given).items():
+        for name, value in expected_statistics(before, given).items():
             np.testing.assert_allclose(statistics(learner)[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+        assert_same(statistics(learner, "target_critic"), statistics(learner))
 
 
-def test_a_loss_that_does_not_train_leaves_them(backend):
-    learner = build(backend, small(Normed, trains=False))
-    before = statistics(learner)
-    learner.update(batch())
-    assert_same(statistics(learner), before)
-
-
-def test_what_another_loss_saw_in_passing_is_forgotten(backend):
-    """Also at the network's own next update, here without `train`."""
-    learner = build(backend, small(InPassing))
+def test_statistics_ignore_the_losses_of_other_networks(backend):
+    """This includes the network's own next update, here without `train`."""
+    learner = build(backend, small(TrainOnlyInActorLoss))
     before = statistics(learner)
     for _ in range(2):
         learner.update(batch())
     assert_same(statistics(learner), before)
 
 
-def test_no_optimiser_knows_them(backend):
-    """Nor does weight decay shrink them."""
-    learner = build(backend, small(Normed, critic_weight_decay=0.5, decoupled_weight_decay=True, trains=False))
+def test_optimizers_ignore_statistics(backend):
+    """Weight decay does not shrink them."""
+    learner = build(backend, small(BatchRenormSAC, critic_weight_decay=0.5, decoupled_weight_decay=True, trains=False))
     before = statistics(learner)
     learner.update(batch())
     assert_same(statistics(learner), before)
     moments = learner.optimizer_state()["critic"]["first"]
     assert moments.keys() == learner.parameters()["critic"].keys() - before.keys()
-
-
-@pytest.mark.parametrize("tau", [0.0, 0.01])
-def test_targets_copy_them_whole(backend, tau):
-    """Parameters move by τ, statistics are those of the network that is tracked."""
-    learner = build(backend, small(Normed, tau=tau))
-    learner.update(batch())
-    assert_same(statistics(learner, "target_critic"), statistics(learner))
-    assert statistics(learner)["layers_norms.1.count"].tolist() == [1, 1]

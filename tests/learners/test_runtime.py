@@ -1,4 +1,4 @@
-"""Threads that PyTorch computes with, and memory that a process keeps."""
+"""PyTorch's number of threads, reuse of freed memory, and JAX's compilation cache."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build(threads: int = 0, observation: Space = VECTOR, **options: Any) -> Torc
 
 
 def learn(learner: Learner, updates: int) -> list[int]:
-    """Learn and act; return the number of threads that each was left with."""
+    """Update and act; return the number of threads after each call."""
     used = []
     for number in range(updates):
         learner.update(batch(32, seed=number))
@@ -46,20 +46,20 @@ def learn(learner: Learner, updates: int) -> list[int]:
     return used
 
 
-def test_vectors_have_one_thread_and_images_one_a_core():
+def test_vectors_get_one_thread_and_images_one_per_core():
     assert (build().threads, build(hidden=(1024, 1024)).threads, build(recurrent="gru").threads) == (1, 1, 1)
     image = Box((3, 36, 36), "uint8", (0,), (255,))
     assert learners.build("torch", PPO(), image, Discrete(3)).threads == 2
 
 
-def test_a_number_that_is_asked_for_is_kept_whatever_others_set():
+def test_a_learner_keeps_its_number_of_threads():
     learner, other = build(2), build(1)
     assert set(learn(learner, 4)) == {2}
     assert set(learn(other, 4)) == {1}
     assert set(learn(learner, 2)) == {2}
 
 
-FAULTS = """
+PAGE_FAULT_SCRIPT = """
 import resource, sys
 import numpy as np
 from duetto import TD3, learners
@@ -78,15 +78,17 @@ print(*alone, *[faults() for _ in range(2)])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Duetto sets the memory allocator of glibc only, which Linux has")
-def test_freed_memory_stays_with_a_process_that_learns(backend: str):
-    """What an update frees, the next one gets again without asking the system for fresh pages."""
-    done = subprocess.run([sys.executable, "-c", FAULTS, backend], capture_output=True, text=True, check=True)
+def test_learning_process_reuses_freed_memory(backend: str):
+    """An update reuses the memory freed by the last one, without new pages from the system."""
+    done = subprocess.run(
+        [sys.executable, "-c", PAGE_FAULT_SCRIPT, backend], capture_output=True, text=True, check=True
+    )
     _, without, _, again = map(int, done.stdout.split())
-    assert without >= 20  # 24 pages of 2 MiB at the least, 12,288 of 4 KiB
+    assert without >= 20  # at least 24 pages of 2 MiB, or 12,288 of 4 KiB
     assert again < without / 5
 
 
-SCRIPT = """
+CACHE_SCRIPT = """
 import jax, jax.numpy as jnp
 from duetto.learners import runtime
 
@@ -99,41 +101,38 @@ print(sum(event.endswith("/cache_hits") for event in seen) > 0, flush=True)
 """
 
 
-def process(cache: Path, **variables: str) -> list[str]:
+def compile_in_new_process(cache: Path, **variables: str) -> list[str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment = inherited | {"XDG_CACHE_HOME": str(cache), "PYTHONPATH": os.pathsep.join(sys.path)} | variables
-    done = subprocess.run([sys.executable, "-c", SCRIPT], text=True, capture_output=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", CACHE_SCRIPT], text=True, capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout.split()
 
 
-def folders(cache: Path) -> list[Path]:
+def cache_folders(cache: Path) -> list[Path]:
     return list(cache.glob("duetto/jax/*"))
 
 
-def test_a_second_process_compiles_nothing(tmp_path: Path):
-    value, hit = process(tmp_path)
+def test_second_process_uses_compilation_cache(tmp_path: Path):
+    value, hit = compile_in_new_process(tmp_path)
     assert hit == "False"
-    (folder,) = folders(tmp_path)
+    (folder,) = cache_folders(tmp_path)
     assert os.name != "posix" or folder.stat().st_mode & 0o777 == 0o700
-    assert process(tmp_path) == [value, "True"]
+    assert compile_in_new_process(tmp_path) == [value, "True"]
 
 
-def test_who_has_a_folder_of_their_own_keeps_it(tmp_path: Path):
-    process(tmp_path / "cache", JAX_COMPILATION_CACHE_DIR=str(tmp_path / "own"))
-    assert folders(tmp_path / "cache") == []
+def test_unwritable_or_disabled_cache_is_not_used(tmp_path: Path):
+    """A cache folder set by the user is kept."""
+    (tmp_path / "file").write_text("no folder")
+    assert compile_in_new_process(tmp_path / "file")[1] == "False"
+    compile_in_new_process(tmp_path, JAX_ENABLE_COMPILATION_CACHE="false")
+    compile_in_new_process(tmp_path, JAX_COMPILATION_CACHE_DIR=str(tmp_path / "own"))
+    assert cache_folders(tmp_path) == []
     assert list((tmp_path / "own").iterdir())
 
 
-def test_without_a_place_for_it_or_turned_off_all_is_compiled(tmp_path: Path):
-    (tmp_path / "file").write_text("no folder")
-    assert process(tmp_path / "file")[1] == "False"
-    process(tmp_path, JAX_ENABLE_COMPILATION_CACHE="false")
-    assert folders(tmp_path) == []
-
-
-def test_the_oldest_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_oldest_cache_entries_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for age, name in enumerate("abc"):
         (tmp_path / f"{name}-cache").write_bytes(bytes(100))
         os.utime(tmp_path / f"{name}-cache", (10**9 - age, 10**9 - age))

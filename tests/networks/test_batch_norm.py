@@ -1,23 +1,23 @@
-"""Batch normalisation and renormalisation: by hand, against their definition, and what becomes of the statistics."""
+"""Batch normalization and renormalization by hand and compared with NumPy, and their running statistics."""
 
 import numpy as np
 import pytest
 import torch
-from built import build, call, close, initial, inputs, moved
-from learning_cases import VECTOR, box
+from learning_cases import VECTOR
+from network_cases import build, call, close, initial, inputs, perturbed
 
 from duetto.functional.pytree import tree_map
 from duetto.networks import batch_norm, torch_layers
-from duetto.networks.heads import CriticHead, DeterministicHead
+from duetto.networks.heads import CriticHead
 from duetto.networks.initializers import parameter_shapes
 from duetto.networks.specs import NetworkSpec, Torso
 
-KINDS = ["batch_norm", "batch_renorm"]
+BLOCKS = ["batch_norm", "batch_renorm"]
 NORM = {"n.mean": [1.0], "n.variance": [3.999]}  # σ_running = √(3.999 + .001) = 2
 
 
-def defined(values, x, train, count=0.0):
-    """A stack in float64, and its running statistics after the batch; the count of batches is that before it."""
+def reference_stack(values, x, train, count=0.0):
+    """Compute a stack in float64; return outputs and new running statistics. `count` batches came before."""
     values = {key: value.astype(np.float64) for key, value in values.items()}
     after = {}
 
@@ -57,7 +57,7 @@ def defined(values, x, train, count=0.0):
         (-21.0, 3.999, 2.0, 0.5 - 2 * 5),
     ],
 )
-def test_renormalisation_by_hand(array, mean, variance, scale, shift):
+def test_batch_renormalization_by_hand(array, mean, variance, scale, shift):
     values = {name: array(value) for name, value in NORM.items()} | {"n.count": array(100_000.0)}
     given = array([mean]), array([variance]), array([2.0]), array([0.5])
     found = batch_norm.renormalized(values, "n", *given)
@@ -69,33 +69,33 @@ def test_renormalisation_by_hand(array, mean, variance, scale, shift):
 # ------------------------------------------------------------------------------------------------ stacks
 @pytest.mark.parametrize("count", [99_999.0, 100_000.0])
 @pytest.mark.parametrize("train", [False, True])
-@pytest.mark.parametrize("blocks", KINDS)
-def test_members_and_the_action(backend, blocks, train, count):
-    """Observation and action are normalised side by side, each member by statistics of its own."""
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_batch_norm_critic_ensemble_matches_reference(backend, blocks, train, count):
+    """Each member normalizes the concatenated observation and action with its own statistics."""
     spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 6), blocks=blocks), members=2)
-    values, (obs, action) = moved(spec, count), inputs(40)
+    values, (obs, action) = perturbed(spec, count), inputs(40)
     net = build(backend, spec, values)
     found = call(backend, net, obs, action, train=train)
     seen = tree_map(np.asarray, net.updated_stats)
     assert train or not seen
     for member in range(2):
         own = {name: value[member] for name, value in values.items()}
-        outputs, after = defined(own, np.concatenate([obs, action], axis=1), train, count)
+        outputs, after = reference_stack(own, np.concatenate([obs, action], axis=1), train, count)
         close(found[member], outputs[:, 0])
         assert after.keys() == seen.keys()
         for name, value in after.items():
             close(seen[name][member], value)
 
 
-def test_pytorchs_batched_members_are_the_same(monkeypatch):
-    """On a GPU all members are one product: outputs, statistics and gradients as one after the other."""
+def test_batched_ensemble_equals_sequential_ensemble_in_pytorch(monkeypatch):
+    """On a GPU, PyTorch computes all members with one matrix product per layer."""
     spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8,), blocks="batch_renorm"), members=3)
     obs, action = (torch.from_numpy(part) for part in inputs(6))
     found = []
     for batched in (False, True):
         if batched:
             monkeypatch.setattr(torch_layers, "split_members", lambda values: None)
-        net = build("torch", spec, moved(spec, 100_000.0))
+        net = build("torch", spec, perturbed(spec, 100_000.0))
         q = net(obs, action, train=True)
         learned = [value for name, value in net.values.items() if name in net.learned]
         found.append([q, *net.updated_stats.values(), *torch.autograd.grad((q**3).sum(), learned)])
@@ -103,23 +103,16 @@ def test_pytorchs_batched_members_are_the_same(monkeypatch):
         close(other.detach(), one.detach())
 
 
-def test_in_evaluation_a_row_does_not_depend_on_its_neighbours(backend):
-    spec = NetworkSpec(Torso(VECTOR), DeterministicHead(2, (8,), blocks="batch_norm"))
-    net, (obs, _) = build(backend, spec, moved(spec)), inputs(40)
-    close(call(backend, net, obs[:3]), call(backend, net, obs)[:3])
-    assert np.abs(call(backend, net, obs[:3], train=True) - call(backend, net, obs, train=True)[:3]).max() > 1e-3
-
-
 # ------------------------------------------------------------------------------------------------ gradients
-def test_both_frameworks_have_the_same_gradient():
-    """Also through r and d, which are numbers to it."""
+def test_batch_renorm_gradients_match_across_frameworks():
+    """r and d are constants to the gradient."""
     import jax
     import jax.numpy as jnp
 
     from duetto.networks import jax as framework
 
     spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8,), blocks="batch_renorm"), members=2)
-    values, (obs, action) = moved(spec, 100_000.0), inputs(6)
+    values, (obs, action) = perturbed(spec, 100_000.0), inputs(6)
     ours = build("torch", spec, values)
     q = ours(torch.from_numpy(obs), torch.from_numpy(action), train=True)
     gradients = torch.autograd.grad((q**2).sum(), list(ours.learned.values()))
@@ -132,45 +125,31 @@ def test_both_frameworks_have_the_same_gradient():
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
-# ------------------------------------------------------------------------------------------------ names and numbers
-def test_names_shapes_and_first_values():
-    """Statistics come last: mean 0, variance 1, no batch yet. Nothing learns them."""
+# ------------------------------------------------------------------------------------------------ parameters
+def test_batch_renorm_parameter_names_and_initial_values():
+    """Statistics come last (mean 0, variance 1, count 0) and have no gradient."""
     spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 6), blocks="batch_renorm"), members=2)
-    values = initial(spec)
-    kept = {
-        f"layers_norms.{i}.{kind}": (2, width)
-        for i, width in enumerate((7, 8, 6))
-        for kind in ("weight", "bias", "mean", "variance")
-    } | {f"layers_norms.{i}.count": (2,) for i in range(3)}
-    assert {name: value.shape for name, value in values.items() if "norms" in name} == kept
+    values, kinds = initial(spec), {"weight": 1.0, "bias": 0.0, "mean": 0.0, "variance": 1.0}
+    for i, width in enumerate((7, 8, 6)):
+        for kind, first in kinds.items():
+            np.testing.assert_array_equal(values[f"layers_norms.{i}.{kind}"], np.full((2, width), first, np.float32))
+        np.testing.assert_array_equal(values[f"layers_norms.{i}.count"], np.zeros(2, np.float32))
     assert parameter_shapes(spec) == {name: value.shape for name, value in values.items()}
-    assert list(values)[-9:] == list(spec.statistics)
-    for name in kept:
-        expected = 1.0 if name.endswith(("weight", "variance")) else 0.0
-        np.testing.assert_array_equal(values[name], np.full(kept[name], expected, np.float32))
     net = build("torch", spec, values)
     assert list(net.learned) == list(values)[:-9]
-    assert {name for name, value in net.values.items() if not value.requires_grad} == set(spec.statistics)
-    plain = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 6), blocks="batch_norm"), members=2)
-    assert set(spec.statistics) - set(plain.statistics) == {f"layers_norms.{i}.count" for i in range(3)}
+    assert list(values)[-9:] == list(spec.statistics)
 
 
-def test_in_bfloat16_statistics_are_float32(backend):
+def test_running_statistics_stay_float32_in_bfloat16(backend):
     spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8,), blocks="batch_renorm"), members=2)
-    values, (obs, action) = moved(spec, 70_001.0), inputs(40)
+    values, (obs, action) = perturbed(spec, 70_001.0), inputs(40)
     net = build(backend, spec, values, precision=None if backend == "torch" else "bfloat16")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         call(backend, net, obs, action, train=True)
     after = {name: np.asarray(value) for name, value in net.updated_stats.items()}
     assert {value.dtype for value in after.values()} == {np.dtype(np.float32)}
-    np.testing.assert_array_equal(after["layers_norms.1.count"], [70_002, 70_002])  # no number of bfloat16
+    np.testing.assert_array_equal(after["layers_norms.1.count"], [70_002, 70_002])  # bfloat16 cannot represent 70,002
     both = np.concatenate([obs, action], axis=1)
-    _, expected = defined({name: value[0] for name, value in values.items()}, both, True)
+    _, expected = reference_stack({name: value[0] for name, value in values.items()}, both, True)
     name = "layers_norms.1.variance"
     np.testing.assert_allclose(after[name][0], expected[name], rtol=1e-3)
-
-
-def test_one_observation_alone_is_a_row(backend):
-    """As while acting."""
-    spec = NetworkSpec(Torso(box(1)), DeterministicHead(1, (4,), blocks="batch_renorm"))
-    assert call(backend, build(backend, spec, moved(spec)), np.ones((1, 1), np.float32)).shape == (1, 1)

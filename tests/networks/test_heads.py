@@ -1,4 +1,4 @@
-"""The distribution of several discrete and continuous actions at once."""
+"""The distribution of a composite action space."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOVE = Tuple((Discrete(3, start=-1), Box(np.array([0, -np.inf]), np.array([4, np
 SPACE = from_gymnasium(Dict({"move": MOVE, "buttons": MultiBinary(2), "aim": MultiDiscrete([2, 3])}))
 
 
-def test_the_parts_add_up(array: Any) -> None:
-    """aim (2 + 3 logits), buttons (2 + 2), move/0 (3), move/1 (2 means, 2 log std), side by side in that order."""
+def test_joint_distribution_sums_log_probs_and_entropies(array: Any) -> None:
+    """The outputs are, in order, aim (2 + 3 logits), buttons (2 + 2), move/0 (3), move/1 (2 means, 2 log std)."""
     numbers = np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)
     action = np.array([[1, 2, 0, 1, 2, 0.5, -3]] * 4, np.float32)
     whole = heads.distribution(SPACE, array(numbers.tolist()))

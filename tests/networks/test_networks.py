@@ -1,10 +1,10 @@
-"""Custom networks in both frameworks, and oneDNN's product."""
+"""Custom networks in both frameworks, and oneDNN's linear layer."""
 
 import numpy as np
 import pytest
 import toy_networks
-from built import build, call, inputs
 from learning_cases import VECTOR, box
+from network_cases import build, call, inputs
 
 from duetto.errors import UsageError
 from duetto.networks.heads import CriticHead, DeterministicHead
@@ -20,7 +20,7 @@ def critic(custom, observation=VECTOR):
     return NetworkSpec(Torso(observation), CriticHead(2), members=2, custom=custom)
 
 
-def test_onednns_product_has_pytorchs_gradients():
+def test_onednn_linear_gradients_match_pytorch():
     import torch
 
     from duetto.networks import torch_layers as networks
@@ -39,14 +39,14 @@ def test_onednns_product_has_pytorchs_gradients():
             np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=1e-4, atol=1e-6)
 
 
-# ------------------------------------------------------------------------------------------------ own networks
-def test_own_networks_are_made_with_their_arguments(backend):
+# ------------------------------------------------------------------------------------------------ custom networks
+def test_custom_network_receives_its_arguments(backend):
     net = build(backend, actor(toy_networks.actor(2.0), box(3)))
     np.testing.assert_array_equal(call(backend, net, np.array([[1, 2, 3]], np.float32)), [[12, 12]])
 
 
-def test_own_networks_get_the_parts_that_they_were_made_for(backend):
-    """With hindsight an observation has what was achieved as well, of which the space that they got says nothing."""
+def test_custom_network_receives_only_parts_of_its_space(backend):
+    """With HER, observations also have `achieved_goal`, which is not in the network's space."""
     goals = Dict((("desired_goal", box(1)), ("observation", box(2))))
     obs = {"achieved_goal": [[9.0]], "desired_goal": [[1.0]], "observation": [[2.0, 3.0]]}
     obs = {name: np.array(part, np.float32) for name, part in obs.items()}
@@ -57,8 +57,8 @@ def test_own_networks_get_the_parts_that_they_were_made_for(backend):
     np.testing.assert_array_equal(call(backend, net, obs, action, method="q1"), [8.0])
 
 
-def test_own_critics_make_an_ensemble_from_the_runs_seed(backend):
-    """PyTorch's modules draw from the global generator, which is left as it was."""
+def test_custom_critic_ensemble_is_initialized_from_seed(backend):
+    """PyTorch's global random state does not change, although modules draw from it."""
     import torch
 
     before = torch.get_rng_state()
@@ -72,7 +72,7 @@ def test_own_critics_make_an_ensemble_from_the_runs_seed(backend):
     assert not np.allclose(one, other)
 
 
-def test_a_missing_framework_is_said(backend):
+def test_missing_custom_network_class_is_reported(backend):
     other = {"torch": "jax", "jax": "torch"}[backend]
     with pytest.raises(
         UsageError,

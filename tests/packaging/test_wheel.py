@@ -1,4 +1,4 @@
-"""What is handed out: sdist and wheel are built and looked into, and the wheel is installed outside the checkout."""
+"""The sdist and the wheel: their files, and an installation outside the checkout."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import duetto
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "duetto"
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.13")  # the oldest and the newest
 NO_NETWORK = ("name resolution", "Connection refused", "Network is unreachable", "No route to host", "timed out")
 
-# Every module, and which of them need a package that is none of Duetto's own dependencies.
+# Import every module; print the packages that are missing.
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, duetto
 for module in pkgutil.walk_packages(duetto.__path__, "duetto.", onerror=lambda name: None):
@@ -30,7 +30,7 @@ for module in pkgutil.walk_packages(duetto.__path__, "duetto.", onerror=lambda n
     except ModuleNotFoundError as error:
         print(error.name)
 """
-EXTRAS = {
+OPTIONAL_MODULES = {
     "torch",
     "jax",
     "equinox",
@@ -45,29 +45,29 @@ EXTRAS = {
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with both; the wheel is made from the sdist, so that this one holds all that it takes."""
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build both; return their folder. The wheel is built from the sdist, so the sdist must be complete."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT))
     return folder
 
 
 @pytest.fixture(scope="module")
-def wheel(built: Path) -> Path:
-    [path] = built.glob("*.whl")
+def wheel(distributions: Path) -> Path:
+    [path] = distributions.glob("*.whl")
     return path
 
 
 def run(*command: str, cwd: Path | None = None, **environ: str) -> str:
-    """What it prints; where it fails, the test fails with all that it said."""
+    """Run a command and return its output. If it fails, the test fails with the output."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     done = subprocess.run(command, cwd=cwd, env=kept | environ, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
-def test_the_sdist_has_sources_and_no_results(built: Path):
-    [path] = built.glob("*.tar.gz")
+def test_sdist_has_sources_and_no_results(distributions: Path):
+    [path] = distributions.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {name.split("/")[0] for name in names} == {
@@ -76,7 +76,7 @@ def test_the_sdist_has_sources_and_no_results(built: Path):
     assert path.stat().st_size < 1e6
 
 
-def test_the_wheel_has_every_file_of_the_package_and_no_other(wheel: Path):
+def test_wheel_has_exactly_the_package_files(wheel: Path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         info = next(name for name in names if name.endswith(".dist-info/METADATA"))
@@ -92,14 +92,14 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other(wheel: Path):
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_it_works_outside_the_checkout_with_nothing_but_its_dependencies(wheel: Path, tmp_path: Path, version: str):
+def test_installed_wheel_works_with_only_its_dependencies(wheel: Path, tmp_path: Path, version: str):
     python = install(wheel, tmp_path / "venv", version)
     command = python.with_name("duetto")
     strict = {"PYTHONWARNINGS": "error", "COLUMNS": "100"}
     where = run(str(python), "-c", "import duetto; print(duetto.__file__)", cwd=tmp_path, **strict)
     assert Path(where.strip()).is_relative_to(tmp_path)
     lacking = run(str(python), "-c", IMPORT_EVERYTHING, cwd=tmp_path, **strict)
-    assert set(lacking.split()) <= EXTRAS
+    assert set(lacking.split()) <= OPTIONAL_MODULES
     assert "train" in run(str(command), "--help", cwd=tmp_path, **strict)
     assert "HalfCheetah-v5" in run(str(command), "list", cwd=tmp_path, **strict)
     refused = subprocess.run([command, "train", "td3", "Pendulum-v1"], cwd=tmp_path, capture_output=True, text=True)
@@ -108,7 +108,7 @@ def test_it_works_outside_the_checkout_with_nothing_but_its_dependencies(wheel: 
 
 
 def install(wheel: Path, folder: Path, version: str) -> Path:
-    """A virtual environment with the wheel and what it depends on; its Python."""
+    """Install the wheel with its dependencies into a new virtual environment; return its Python."""
     run(interpreter(version), "-m", "venv", "--without-pip", str(folder))
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
@@ -121,7 +121,7 @@ def install(wheel: Path, folder: Path, version: str) -> Path:
 
 
 def interpreter(version: str) -> str:
-    """A Python of this version: this one, one on the path, or one of pyenv's."""
+    """Return a Python of this version: this one, one on the path, or one of pyenv. Skip if there is none."""
     if version == f"{sys.version_info.major}.{sys.version_info.minor}":
         return sys.executable
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")

@@ -1,4 +1,5 @@
 import sys
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("cli", "report")]  # calls, pretended runs
+# commands.py and synthetic_runs.py
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("cli", "report")]

@@ -1,4 +1,4 @@
-"""Presets: every key is an option, and the numbers are those of the sources that they are named after."""
+"""Presets: valid options, published hyper-parameters, selection, and files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from duetto.algorithms import ALGORITHMS
-from duetto.environments import FAMILIES, AtariOptions
+from duetto.environments import FAMILIES
 from duetto.errors import UsageError
 from duetto.presets import Preset, choose, presets
 from duetto.storage.config import RunOptions
 
-ALL = [(name, preset) for name in ALGORITHMS for preset in presets(name)]
+ALL_PRESETS = [(name, preset) for name in ALGORITHMS for preset in presets(name)]
+SOURCE_NAMES = {"paper", "author", "simba", "skrl", "skrl-lstm", "cleanrl", "di-engine", "mujoco", "pybullet"}
+CITATION = r"section|table|appendix|supplementary|not have the (paper.s )?text|adityab/CrossQ|[\w/]+\.(py|yml|yaml)\b"
 ENVIRONMENTS = {example for family in FAMILIES for example in family.examples}
 
 
@@ -23,17 +25,21 @@ def algorithm(name: str, preset: str) -> Any:
     return ALGORITHMS[name]().with_options(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
-@pytest.mark.parametrize(("name", "preset"), ALL)
-def test_every_key_is_an_option_and_every_value_within_its_range(name: str, preset: str):
+@pytest.mark.parametrize(("name", "preset"), ALL_PRESETS)
+def test_preset_options_are_valid(name: str, preset: str):
     entry = presets(name)[preset]
     assert algorithm(name, preset) != ALGORITHMS[name]()
     assert RunOptions(**entry.run) is not None
     assert entry.about.endswith(".")
+    assert ("-v" in preset) == (preset in ENVIRONMENTS)
+    assert preset not in SOURCE_NAMES or re.search(CITATION, entry.about)  # cites the place in its source
+    options = entry.environment  # if each life is an episode, fire after each life
+    assert options.get("episodic_life", False) == (options.get("fire_reset") == "lives")
 
 
-@pytest.mark.parametrize(("name", "preset"), ALL)
-def test_values_have_the_types_of_their_fields(name: str, preset: str):
-    """YAML reads 1e-3 as text and yes as a truth value."""
+@pytest.mark.parametrize(("name", "preset"), ALL_PRESETS)
+def test_preset_values_have_option_types(name: str, preset: str):
+    """YAML reads 1e-3 as a string and yes as a boolean."""
     for defaults, values in (
         (ALGORITHMS[name](), presets(name)[preset].algorithm),
         (RunOptions(), presets(name)[preset].run),
@@ -41,11 +47,6 @@ def test_values_have_the_types_of_their_fields(name: str, preset: str):
         for key, value in values.items():
             default = getattr(defaults, key)
             assert type(value) is (list if isinstance(default, tuple) else type(default)), (key, value)
-
-
-@pytest.mark.parametrize(("name", "preset"), ALL)
-def test_names_that_look_like_environments_are_environments(name: str, preset: str):
-    assert ("-v" in preset) == (preset in ENVIRONMENTS)
 
 
 PUBLISHED = {
@@ -56,52 +57,12 @@ PUBLISHED = {
         "policy_delay": 2, "target_noise": 0.2, "target_noise_clip": (-0.5, 0.5), "replay_capacity": 1_000_000,
         "twin_critic": True, "target_update": "with_actor", "train_every": 1, "gradient_steps": 1,
     },
-    # Fujimoto et al. (2018), section 6.1 and appendix C
-    ("td3", "paper"): {
-        "hidden": (400, 300), "batch_size": 100, "discount": 0.99, "tau": 0.005, "actor_learning_rate": 1e-3,
-        "critic_learning_rate": 1e-3, "exploration_noise": 0.1, "policy_delay": 2, "target_noise": 0.2,
-        "target_noise_clip": (-0.5, 0.5), "random_steps": 10_000,
-    },
-    # SPEC 2.4
-    ("td3", "walkthrough"): {
-        "hidden": (400, 300), "batch_size": 100, "discount": 0.99, "tau": 0.005, "actor_learning_rate": 1e-3,
-        "critic_learning_rate": 1e-3, "random_steps": 10_000, "train_at_episode_end": True, "policy_delay": 2,
-        "target_noise": 0.2, "target_noise_clip": (-0.5, 0.5), "exploration_noise": 0.1, "learning_starts": 0,
-    },
-    ("td3", "di-engine"): {
-        "hidden": (256, 256), "batch_size": 256, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3,
-        "random_steps": 25_000, "exploration_noise": 0.1, "target_update": "every_step",
-    },
     # Lillicrap et al. (2016), section 7
     ("ddpg", "paper"): {
         "hidden": (400, 300), "batch_size": 64, "discount": 0.99, "tau": 0.001, "actor_learning_rate": 1e-4,
         "critic_learning_rate": 1e-3, "critic_weight_decay": 1e-2, "critic_action_layer": 1,
         "initializer_final_bound": 3e-3, "exploration": "ou", "ou_theta": 0.15, "exploration_noise": 0.2,
         "replay_capacity": 1_000_000, "initializer": "fan_in", "random_steps": 0, "learning_starts": 0,
-    },
-    # skrl's documentation, DDPG_DEFAULT_CONFIG
-    ("ddpg", "skrl"): {
-        "batch_size": 64, "discount": 0.99, "tau": 0.005, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3,
-        "random_steps": 0, "learning_starts": 0, "gradient_steps": 1, "exploration": "ou", "ou_theta": 0.15,
-        "exploration_noise": 0.1, "exploration_final_scale": 1e-3, "max_grad_norm": 0,
-        "normalize_observations": "sampled",
-    },
-    # skrl's torch_gymnasium_pendulumnovel_ddpg_lstm.py; noise in units of the action's range, [-2, 2] there
-    ("ddpg", "skrl-lstm"): {
-        "recurrent": "lstm", "recurrent_size": 400, "hidden": (400, 300), "batch_size": 100, "unroll": 20, "tau": 0.005,
-        "discount": 0.98, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "replay_capacity": 20_000,
-        "random_steps": 0, "learning_starts": 1_000, "initializer": "normal", "initializer_gain": 0.1,
-        "exploration": "ou", "exploration_noise": 0.1 / 2, "ou_theta": 0.15, "ou_reset": False,
-        "exploration_final_scale": 1e-3,
-    },
-    # SPEC 4.1 to 4.4
-    ("ppo", "walkthrough"): {
-        "discount": 0.99, "gae_lambda": 0.95, "rollout_steps": 128, "epochs": 4, "minibatches": 4,
-        "learning_rate": 3e-4, "learning_rate_decay": "linear", "learning_rate_final": 0.0, "adam_epsilon": 1e-8,
-        "max_grad_norm": 0.5, "clip_range": 0.1, "clip_range_decay": "linear", "clip_value": True,
-        "normalize_advantages": True, "value_coefficient": 0.5, "entropy_coefficient": 0.01, "shared_torso": True,
-        "image_features": 512, "hidden": (), "policy_gain": 0.1, "zero_biases": False, "recompute_advantages": False,
-        "target_kl": 0.0,
     },
     # OpenAI Baselines' ppo2 for Atari and CleanRL's ppo_atari.py; SPEC 4.7
     ("ppo", "atari"): {
@@ -120,15 +81,7 @@ PUBLISHED = {
         "policy_gain": 0.01, "initial_log_std": 0.0, "normalize_observations": True, "normalize_rewards": True,
         "observation_statistics": "steps", "observation_clip": 10.0, "normalization_prior": 1e-4,
     },
-    # Tianshou's mujoco_ppo.py at 6426a39, with our own scaling: the committed results are of it
-    ("ppo", "mujoco"): {
-        "discount": 0.99, "gae_lambda": 0.95, "rollout_steps": 32, "epochs": 10, "minibatches": 32,
-        "learning_rate": 3e-4, "learning_rate_decay": "linear", "max_grad_norm": 0.5, "clip_range": 0.2,
-        "clip_value": False, "normalize_advantages": False, "recompute_advantages": True, "entropy_coefficient": 0.0,
-        "hidden": (64, 64), "activation": "tanh", "initial_log_std": -0.5,
-        "observation_statistics": "rollouts", "observation_clip": 5.0, "normalization_prior": 1.0,
-    },
-    # Kapturowski et al. (2019), sections 2.3 and 3 and table 2; the last two lines from SEED's code
+    # Kapturowski et al. (2019), sections 2.3 and 3 and table 2; the last two lines are from SEED's code
     ("r2d2", "paper"): {
         "burn_in": 40, "unroll": 80, "overlap": 80, "learn_from_start": False, "stored_carry": True, "batch_size": 64,
         "n_step": 5, "discount": 0.997, "previous_reward": "raw", "priority_exponent": 0.9, "priority_mix": 0.9,
@@ -138,15 +91,12 @@ PUBLISHED = {
         "exploration": "ladder", "exploration_start": 0.4, "ladder_exponent": 7.0, "evaluation_epsilon": 1e-3,
         "max_grad_norm": 40.0, "image_features": 512,
     },
-    # DI-engine's pong configurations; SPEC R6, R29
-    ("r2d2", "di-engine"): {"rescale_epsilon": 1e-2, "burn_in": 2, "unroll": 40, "tau": 0.001, "n_step": 5},
-    ("r2d3", "di-engine"): {"rescale_epsilon": 1e-2, "burn_in": 2, "unroll": 40, "tau": 0.001, "n_step": 5},
     # Paine et al. (2019): the authors' notes on DeepMind's site, and others' accounts; SPEC R13, E8
     ("r2d3", "paper"): {
         "burn_in": 40, "unroll": 40, "overlap": 40, "learn_from_start": False, "stored_carry": False,
         "previous_reward": "raw", "margin_weight": 0.0, "one_step_weight": 0.0, "weight_decay": 0.0, "batch_size": 64,
         "n_step": 5, "double": True, "dueling": True, "demonstration_share": 1 / 256, "share_by_priority": False,
-        "pretraining_updates": 0, "evaluation_epsilon": 0.001,  # the last one R2D2's
+        "pretraining_updates": 0, "evaluation_epsilon": 0.001,  # evaluation_epsilon is R2D2's
     },
     # Hester et al. (2018), background, experimental setup and supplementary material: L2 is a term of the loss
     ("dqfd", "paper"): {
@@ -180,80 +130,32 @@ PUBLISHED = {
         "target_entropy_scale": 1.0,
         "replay_capacity": 1_000_000, "random_steps": 5_000, "learning_starts": 5_000, "gradient_steps": 1,
     },
-    # rl-baselines3-zoo, sac.yml: LunarLanderContinuous-v3, Pendulum-v1 (but for its layers), HalfCheetahBulletEnv-v0
-    ("sac", "LunarLanderContinuous-v3"): {
-        "hidden": (400, 300), "batch_size": 256, "actor_learning_rate": 7.3e-4, "critic_learning_rate": 7.3e-4,
-        "temperature_learning_rate": 7.3e-4, "learning_rate_decay": "linear", "learning_rate_final": 0.0,
-        "replay_capacity": 1_000_000, "discount": 0.99, "tau": 0.01, "train_every": 1, "gradient_steps": 1,
-        "learning_starts": 10_000,
-    },
-    ("sac", "Pendulum-v1"): {
-        "batch_size": 256, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "temperature_learning_rate": 1e-3,
-        "discount": 0.99, "tau": 0.005, "target_entropy_scale": 1.0,
-    },
-    ("sac", "pybullet"): {
-        "hidden": (400, 300), "batch_size": 256, "actor_learning_rate": 7.3e-4, "critic_learning_rate": 7.3e-4,
-        "temperature_learning_rate": 7.3e-4, "learning_rate_decay": "constant", "replay_capacity": 300_000,
-        "discount": 0.98, "tau": 0.02, "train_every": 8, "gradient_steps": 8, "learning_starts": 10_000,
-    },
-    # rl-baselines3-zoo, ppo.yml: CartPole-v1
-    ("ppo", "classic"): {
-        "rollout_steps": 32, "gae_lambda": 0.8, "discount": 0.98, "epochs": 20, "minibatches": 1,
-        "entropy_coefficient": 0.0, "learning_rate": 1e-3, "learning_rate_decay": "linear", "clip_range": 0.2,
-        "clip_range_decay": "linear",
-    },
 }  # fmt: skip
-# Environments side by side, of which minibatches and rollouts are made, and options of the environment itself.
-SURROUNDINGS = {
-    ("ppo", "walkthrough"): ({"steps": 15_000 * 8 * 128, "num_envs": 8}, {"clip_rewards": True, "episodic_life": True}),
+# Run options and environment options.
+PUBLISHED_RUNS = {
     ("ppo", "atari"): ({"num_envs": 8}, {"clip_rewards": True, "fire_reset": "lives", "sticky_actions": 0}),
-    ("ppo", "cleanrl"): ({}, {}),
-    ("ppo", "mujoco"): ({"num_envs": 64}, {}),
-    ("ddpg", "skrl-lstm"): ({"steps": 15_000}, {"mask_velocity": True}),
-    # Kapturowski et al., section 2.3: "the full 18-action set"; lives and rewards as the game has them
+    # Kapturowski et al., section 2.3: "the full 18-action set"; lives and rewards as in the game
     ("r2d2", "paper"): ({}, {"full_action_space": True, "sticky_actions": 0}),
     # Hester et al., experimental setup: 18 actions, sign(r) log(1 + |r|)
     ("dqfd", "paper"): ({"steps": 10_000_000}, {"full_action_space": True, "log_rewards": True, "sticky_actions": 0}),
-    ("ppo", "classic"): ({"num_envs": 8, "steps": 100_000}, {}),
 }
 
 
 @pytest.mark.parametrize(("name", "preset"), PUBLISHED)
-def test_numbers_are_the_published_ones(name: str, preset: str):
+def test_preset_matches_published_hyperparameters(name: str, preset: str):
     used = algorithm(name, preset)
     assert {key: getattr(used, key) for key in PUBLISHED[name, preset]} == PUBLISHED[name, preset]
 
 
-@pytest.mark.parametrize(("name", "preset"), SURROUNDINGS)
-def test_and_so_are_the_numbers_around_them(name: str, preset: str):
-    run, environment = SURROUNDINGS[name, preset]
+@pytest.mark.parametrize(("name", "preset"), PUBLISHED_RUNS)
+def test_preset_matches_published_run_and_environment_options(name: str, preset: str):
+    run, environment = PUBLISHED_RUNS[name, preset]
     assert presets(name)[preset].run.items() >= run.items()
     assert presets(name)[preset].environment.items() >= environment.items()
 
 
-def test_r2d2s_paper_changes_neither_rewards_nor_ends():
-    assert not {"clip_rewards", "log_rewards", "episodic_life"} & presets("r2d2")["paper"].environment.keys()
-
-
-NAMED = {"paper", "author", "simba", "skrl", "skrl-lstm", "cleanrl", "di-engine", "mujoco", "pybullet"}
-PLACE = r"section|table|appendix|supplementary|without the (paper.s )?text|adityab/CrossQ|[\w/]+\.(py|yml|yaml)\b"
-
-
-@pytest.mark.parametrize(("name", "preset"), [pair for pair in ALL if pair[1] in NAMED])
-def test_what_is_named_after_a_source_says_where_in_it(name: str, preset: str):
-    assert re.search(PLACE, presets(name)[preset].about)
-
-
-@pytest.mark.parametrize(("name", "preset"), ALL)
-def test_fire_is_pressed_after_each_life_that_ends_an_episode(name: str, preset: str):
-    options = presets(name)[preset].environment
-    assert options.get("episodic_life", False) == (options.get("fire_reset") == "lives")
-    if "sticky_actions" in options:
-        AtariOptions.of(options)
-
-
 @pytest.mark.parametrize("preset", presets("ppo"))
-def test_rollouts_can_be_cut_into_their_minibatches(preset: str):
+def test_ppo_rollouts_divide_evenly_into_minibatches(preset: str):
     used, num_envs = algorithm("ppo", preset), presets("ppo")[preset].run.get("num_envs", 1)
     size, rest = divmod(used.rollout_steps * num_envs, used.minibatches)
     assert rest == 0
@@ -264,46 +166,31 @@ def test_rollouts_can_be_cut_into_their_minibatches(preset: str):
     ("name", "environment", "given", "preset"),
     [
         ("ppo", "CartPole-v1", None, "classic"),
-        ("ppo", "CartPole-v0", None, "classic"),
-        ("ppo", "Acrobot-v1", None, "classic"),
-        ("ppo", "MountainCar-v0", None, "classic"),
         ("ppo", "MountainCarContinuous-v0", None, "default"),
         ("ppo", "HalfCheetah-v5", None, "mujoco"),
-        ("ppo", "Humanoid-v4", None, "mujoco"),
         ("ppo", "ALE/Breakout-v5", None, "atari"),
-        ("ppo", "PongNoFrameskip-v4", None, "atari"),
-        ("ppo", "ale/breakout-v5", None, "default"),
         ("ppo", "Pendulum-v1", "classic", "classic"),
-        ("td3", "HalfCheetah-v5", None, "di-engine"),  # measured to be better
-        ("td3", "Walker2d-v5", None, "di-engine"),
         ("td3", "Ant-v5", None, "Ant-v5"),
         ("td3", "Ant-v5", "author", "author"),
         ("td3", "Ant-v5", "default", "default"),
-        ("td3", "ALE/Breakout-v5", None, "default"),  # a family's preset is the algorithm's own
-        ("td3", "Reacher-v5", None, "default"),
-        ("td3", "author", None, "author"),  # no environment is called so
-        ("sac", "HalfCheetah-v5", None, "HalfCheetah-v5"),
+        ("td3", "ALE/Breakout-v5", None, "default"),  # td3 has no preset for Atari
+        ("td3", "author", None, "author"),  # no environment has this name
         ("sac", "Hopper-v5", None, "author"),
-        ("sac", "Humanoid-v5", None, "author"),
-        ("sac", "HopperBulletEnv-v0", None, "pybullet"),
-        ("sac", "Pendulum-v1", None, "Pendulum-v1"),
         ("nothing", "Walker2d-v5", None, "default"),
     ],
 )
-def test_a_preset_is_chosen_by_its_name_the_environment_or_its_family(
-    name: str, environment: str, given: str | None, preset: str
-):
+def test_preset_is_selected_by_name_environment_or_family(name: str, environment: str, given: str | None, preset: str):
     assert choose(name, environment, given) == (preset, presets(name).get(preset, Preset()))
 
 
-def test_an_unknown_one_is_refused_with_the_nearest():
+def test_unknown_preset_suggests_nearest_name():
     with pytest.raises(UsageError, match=r"^td3 has no preset 'authr'. Did you mean 'author'\?"):
         choose("td3", "Walker2d-v5", "authr")
 
 
 # ---------------------------------------------------------------------------------------------------- in a file
-ONE = "quick: {about: Mine., run: {steps: 500}, algorithm: {tau: 0.01}}\n"
-TWO = ONE + "Pendulum-v1: {algorithm: {tau: 0.02}}\n"
+ONE_PRESET = "quick: {about: Mine., run: {steps: 500}, algorithm: {tau: 0.01}}\n"
+TWO_PRESETS = ONE_PRESET + "Pendulum-v1: {algorithm: {tau: 0.02}}\n"
 
 
 @pytest.fixture
@@ -311,14 +198,14 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "mine.yaml"
 
 
-def test_the_only_one_in_a_file(file: Path):
-    file.write_text(ONE)
+def test_only_preset_in_file_is_selected(file: Path):
+    file.write_text(ONE_PRESET)
     name, preset = choose("td3", "Pendulum-v1", str(file))
     assert (name, preset.algorithm, preset.run) == (str(file), {"tau": 0.01}, {"steps": 500})
 
 
-def test_of_several_the_environments(file: Path):
-    file.write_text(TWO)
+def test_preset_file_selects_by_environment(file: Path):
+    file.write_text(TWO_PRESETS)
     assert choose("td3", "Pendulum-v1", str(file))[1].algorithm == {"tau": 0.02}
     with pytest.raises(UsageError, match=r"mine\.yaml has no preset for CartPole-v1\. It has: quick, Pendulum-v1\."):
         choose("td3", "CartPole-v1", str(file))
@@ -330,17 +217,12 @@ def test_of_several_the_environments(file: Path):
         ("quick: {run: {step: 500}}", r"a run has no option 'step'\. Did you mean 'steps'"),
         ("quick: {options: {steps: 500}}", "cannot be read"),
         ("- 1", "cannot be read"),
-        ("quick: {algorithm: {tau: 0.1}}\nquick: {}", r"cannot be read \(line 2 has quick once more"),
+        ("quick: {algorithm: {tau: 0.1}}\nquick: {}", r"cannot be read \(line 2 repeats the key quick"),
         ("{", "cannot be read"),
         ("", r"has no preset for Pendulum-v1\. It has: none\."),
     ],
 )
-def test_what_is_no_preset_gets_a_sentence(file: Path, text: str, sentence: str):
+def test_invalid_preset_file_is_rejected(file: Path, text: str, sentence: str):
     file.write_text(text)
     with pytest.raises(UsageError, match=sentence):
-        choose("td3", "Pendulum-v1", str(file))
-
-
-def test_a_file_that_is_not_there_gets_a_sentence(file: Path):
-    with pytest.raises(UsageError, match="cannot be read"):
         choose("td3", "Pendulum-v1", str(file))

@@ -1,4 +1,4 @@
 import sys
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]  # small runs, calls of commands
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]  # small_runs, commands

@@ -1,4 +1,4 @@
-"""The parent's side of a process that trains, where the process ends otherwise than it should."""
+"""`WorkerProcess`, seen from the parent: unwritable logs and killed workers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from duetto.runs import pool
 from duetto.runs.pool import WorkerProcess
 
 
-def test_where_its_log_cannot_be_written_a_sentence_says_so(tmp_path: Path):
+def test_unwritable_worker_log_is_reported(tmp_path: Path):
     (tmp_path / "logs").touch()
     with pytest.raises(DuettoError, match=r"logs.log cannot be written: .*\. Fix that; the same call continues\."):
         WorkerProcess(tmp_path / "logs" / "log", 1)
 
 
-def test_a_dead_process_is_gone_though_its_children_hold_the_connection_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_worker_death_is_detected_while_pipe_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     start, held = pool.subprocess_python.start, list[int]()
 
     def starting(program: str, stdin: int, *streams: object) -> object:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few hundred steps, and what harms them
+sys.path.append(str(Path(__file__).parent.parent / "training"))  # small_runs.py, fake_run.py and fake_disk.py
 
 from fake_run import NUM_ENVS, FakeMemory, save
 
@@ -17,7 +17,7 @@ def store(tmp_path: Path) -> CheckpointStore:
 
 
 @pytest.fixture
-def two(store: CheckpointStore) -> CheckpointStore:
+def two_checkpoints(store: CheckpointStore) -> CheckpointStore:
     """A store with checkpoints at steps 100 and 200, and one segment each."""
     memory = FakeMemory()
     for step in (100, 200):

@@ -1,4 +1,4 @@
-"""config.yaml: complete, whole, and refused where it says what nobody reads."""
+"""config.yaml: options, atomic writes, error messages, and the history of a run."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "config.yaml"
 
 
-def saved(path: Path, **changes: Any) -> dict[str, Any]:
+def save_config(path: Path, **changes: Any) -> dict[str, Any]:
     Config(small(), "Pendulum-v1", RunOptions(backend="torch", device="cpu"), **changes).save(path)
     return yaml.safe_load(path.read_text("utf-8"))
 
 
-def changed(path: Path, where: str, value: Any) -> None:
-    """Set a key of the file, "run.steps" for example."""
-    values = saved(path)
+def write_changed_config(path: Path, where: str, value: Any) -> None:
+    """Write the file with one changed key, such as "run.steps"."""
+    values = save_config(path)
     *outer, key = where.split(".")
     inner = values
     for name in outer:
@@ -57,7 +57,7 @@ CHANGED |= {"learning_rate": 3e-3, "learning_rate_decay": "linear", "target_nois
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_field_is_in_it_and_comes_back(path: Path, name: str):
+def test_config_round_trip_keeps_every_option(path: Path, name: str):
     changed = {field: value for field, value in CHANGED.items() if field in ALGORITHMS[name].options()}
     algorithm = small(name, **changed)
     assert len(changed) > 3
@@ -70,7 +70,7 @@ def test_every_field_is_in_it_and_comes_back(path: Path, name: str):
     assert list(values["run"]) == [field.name for field in dataclasses.fields(RunOptions)]
 
 
-def test_a_run_starts_again_from_it_alone(tmp_path: Path):
+def test_run_can_be_repeated_from_its_config(tmp_path: Path):
     algorithm = small(learning_rate_decay="linear", exploration="ou", target_noise_clip=(-0.3, 0.4))
     options = {"seed": 4, "environment_options": {"g": 8.0, "max_episode_steps": 30}, "num_envs": 2}
     first = train(tmp_path / "first", algorithm, **options)
@@ -82,7 +82,7 @@ def test_a_run_starts_again_from_it_alone(tmp_path: Path):
     assert Config.load(again.path / "config.yaml") == config
 
 
-def test_it_says_in_which_circumstances_the_run_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_config_records_the_command_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "argv", ["/usr/bin/duetto", "train", "td3", "My Env-v0", "--hidden", "32", "32"])
     values = yaml.safe_load((train(tmp_path, steps=1).path / "config.yaml").read_text("utf-8"))
     assert values["command"] == command_line() == "duetto train td3 'My Env-v0' --hidden 32 32"
@@ -91,22 +91,22 @@ def test_it_says_in_which_circumstances_the_run_was_made(tmp_path: Path, monkeyp
     assert values["versions"]["numpy"] == np.__version__
 
 
-def test_options_that_it_cannot_hold_are_refused_before_there_is_a_folder(tmp_path: Path):
+def test_options_unsupported_by_yaml_are_refused_before_writing(tmp_path: Path):
     with pytest.raises(UsageError, match=r"cannot be written to its config.yaml \((?s:.*)object(?s:.*)factory"):
         train(tmp_path / "runs", environment=Line, environment_options={"render_mode": object()})
     assert not (tmp_path / "runs").exists()
 
 
-def test_it_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_config_is_written_atomically(path: Path, monkeypatch: pytest.MonkeyPatch):
     class Full(CountingOS):
         def write(self, *_: Any) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    saved(path)
+    save_config(path)
     before = path.read_bytes()
     monkeypatch.setattr(atomic_io, "os", Full())
     with pytest.raises(DuettoError, match=r"config.yaml cannot be written: No space left on device"):
-        saved(path, preset="other")
+        save_config(path, preset="other")
     assert path.read_bytes() == before
 
 
@@ -114,13 +114,13 @@ def test_it_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("where", "value", "sentence"),
     [
-        ("algorithm.learning_start", 5, "nothing is called algorithm.learning_start. Did you mean 'learning_starts'?"),
-        ("algorithm.zzz", 5, "nothing is called algorithm.zzz. It has: batch_size, replay_capacity"),
-        ("presets", "x", "nothing is called presets. Did you mean 'preset'?"),
+        ("algorithm.learning_start", 5, "the key algorithm.learning_start is unknown. Did you mean 'learning_starts'?"),
+        ("presets", "x", "the key presets is unknown. Did you mean 'preset'?"),
         ("environment.options", True, "environment.options is True, not a dict"),
-        ("environment.options", {1: 2}, "environment.options has 1, which is no name of an option. Take it out."),
+        ("environment.options", {1: 2}, "environment.options has 1, which cannot be the name of an option. Remove it."),
+        ("format", 2, "it has format 2, and this Duetto reads 1."),
         ("preset", 5, "preset is 5, not a str"),
-        ("environment.id", 3, "environment.id is 3, not a str"),
+        ("from", "elsewhere", "from is 'elsewhere', not a dict"),
         ("environment.remakeable", "x", "environment.remakeable is 'x', not a bool"),
         ("algorithm.name", "td4", "there is no algorithm 'td4'. Did you mean 'td3'?"),
         ("algorithm.discount", 1.5, "discount is 1.5; it must be at least 0 and at most 1."),
@@ -128,52 +128,44 @@ def test_it_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.Monke
         ("run.steps", 0, "steps is 0; it must be at least 1."),
     ],
 )
-def test_mistakes_are_named_with_the_file(path: Path, where: str, value: Any, sentence: str):
-    changed(path, where, value)
+def test_mistakes_in_config_name_file_and_key(path: Path, where: str, value: Any, sentence: str):
+    write_changed_config(path, where, value)
     with pytest.raises(UsageError, match="^" + re.escape(f"{path}: {sentence}")):
         Config.load(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"- 1", b"text", b"a: [", b"\xff\xfe", pickle.dumps({"a": 1}), b"run: 5"])
-def test_what_is_no_config_is_no_config(path: Path, content: bytes):
+def test_malformed_config_is_an_error(path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(DuettoError, match=re.escape(str(path))):
         Config.load(path)
 
 
-def test_a_config_that_would_run_code_runs_none(path: Path, tmp_path: Path):
+def test_yaml_objects_in_config_run_no_code(path: Path, tmp_path: Path):
     path.write_text(f"!!python/object/apply:os.system ['touch {tmp_path}/ran']")
     with pytest.raises(CheckpointError):
         Config.load(path)
     assert not (tmp_path / "ran").exists()
 
 
-def test_another_format_is_refused(path: Path):
-    saved(path)
-    assert "\nformat: 1\n" in path.read_text()
-    path.write_text(path.read_text().replace("\nformat: 1\n", "\nformat: 2\n"))
-    with pytest.raises(UsageError, match=r"it has format 2, and this Duetto reads 1\."):
-        Config.load(path)
-
-
-def test_no_run_folder(tmp_path: Path):
+def test_folder_without_config_is_no_run_folder(tmp_path: Path):
     with pytest.raises(UsageError, match=rf"^{re.escape(str(tmp_path))} is no run folder: it has no config.yaml\."):
         Config.load(tmp_path / "config.yaml")
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a file that cannot be read")
-def test_a_config_that_may_not_be_read(path: Path):
-    saved(path)
+def test_config_without_read_permission_is_an_error(path: Path):
+    save_config(path)
     path.chmod(0)
     with pytest.raises(CheckpointError, match="cannot be read"):
         Config.load(path)
 
 
 class Net:
-    """Any class: it is only named."""
+    """A network class, which the config records by name."""
 
 
-def test_networks_of_the_users_own_are_recorded_by_name_and_have_to_be_handed_over(path: Path):
+def test_custom_networks_are_recorded_by_name_and_must_be_passed(path: Path):
     custom = CustomNetwork(torch=Net, arguments={"width": 8})
     Config(small(actor_network=custom), "Pendulum-v1", RunOptions(backend="torch", device="cpu")).save(path)
     recorded = yaml.safe_load(path.read_text("utf-8"))["algorithm"]["actor_network"]
@@ -183,7 +175,7 @@ def test_networks_of_the_users_own_are_recorded_by_name_and_have_to_be_handed_ov
     assert Config.load(path, {"actor_network": custom}).algorithm == small(actor_network=custom)
 
 
-# -------------------------------------------------------------- what was done to a run after it had started
+# -------------------------------------------------------------- history
 RATE = Event(70, "algorithm.actor_learning_rate was 0.001, is now 0.5")
 
 
@@ -191,48 +183,34 @@ def history(run: Run) -> History:
     return Config.load(run.path / "config.yaml").history
 
 
-def said(run: Run) -> str:
+def history_sentences(run: Run) -> str:
     return " ".join(reproducibility.of_its_history(read_yaml(run.path / "config.yaml")))
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Run:
-    return train(tmp_path, steps=100, name="made", callbacks=[StopAt(70)])
-
-
-def test_changed_options_stay_known(made: Run, tmp_path: Path):
-    made.resume(actor_learning_rate=0.5)
-    assert history(made) == History(changed=(RATE,))
-    made.resume(steps=110)
-    assert history(made) == History(changed=(RATE,))
-    assert said(made).startswith(f"Changed during the run: {RATE}. config.yaml has the new values")
-    # Its config says the same options as that of a run that had them from the start:
+def test_history_records_changed_options_and_inexact_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = train(tmp_path, steps=100, name="made", callbacks=[StopAt(70)])
+    run.resume(actor_learning_rate=0.5)
+    assert history(run) == History(changed=(RATE,))
+    monkeypatch.setattr(checkpoints, "packages", lambda _: {"numpy": "0.1"})
+    run.resume(steps=110)
+    assert history(run).changed == (RATE,)
+    [event] = history(run).inexact
+    assert event.what.startswith("Versions or hardware changed since the checkpoint at step 100: numpy was ")
+    assert history_sentences(run).startswith(f"Changed during the run: {RATE}. config.yaml has the new values")
+    assert f"Not repeatable exactly: {event}" in history_sentences(run)
+    # A run that had the new option from the start is another curve, although the options are equal.
     other = train(tmp_path, small(actor_learning_rate=0.5), steps=110, seed=1)
-    labels = [curve.label for curve in curves([made.path, other.path])]
+    labels = [curve.label for curve in curves([run.path, other.path])]
     assert labels == [f"td3, changed at {RATE}", "td3"]
 
 
-def test_what_came_after_the_checkpoint_that_is_gone_back_to_is_no_part_of_it():
+def test_resume_drops_history_after_its_checkpoint():
     before = History((RATE, Event(90, "x")), (Event(90, "y"),))
-    assert before.going_on(80, ["z"], []) == History((RATE, Event(80, "z")), ())
-    assert before.going_on(90, ["x"], []) == before  # the same again, of a run that was killed before it was made
+    assert before.after_resume(80, ["z"], []) == History((RATE, Event(80, "z")), ())
+    assert before.after_resume(90, ["x"], []) == before  # the resumed run was killed and is resumed again
 
 
-def test_schedules_that_were_stretched(tmp_path: Path):
-    run = train(tmp_path, small("ppo", learning_rate_decay="linear"), steps=32)
-    run.resume(steps=64)
-    assert history(run).changed == (Event(32, "schedules end at step 64, not at 32"),)
-
-
-def test_what_does_not_go_on_exactly(made: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(checkpoints, "packages", lambda _: {"numpy": "0.1"})
-    made.resume()
-    [event] = history(made).inexact
-    assert event.what.startswith("Computed otherwise since the checkpoint at step 70: numpy was ")
-    assert f"Not repeatable exactly: {event}" in said(made)
-
-
-def test_environments_that_were_lost_with_their_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_history_records_environments_lost_with_their_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     whole, steps = VecEnv.step, []
 
     def losing(self: VecEnv, action: Any) -> Any:
@@ -245,4 +223,4 @@ def test_environments_that_were_lost_with_their_actor(tmp_path: Path, monkeypatc
     run = train(tmp_path, steps=20, evaluate_every=0)
     lost = Event(6, "environments lost with their actor started new episodes (1)")
     assert history(run) == History(inexact=(lost,))
-    assert f"Not repeatable exactly: {lost}" in said(run)
+    assert f"Not repeatable exactly: {lost}" in history_sentences(run)

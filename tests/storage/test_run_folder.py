@@ -1,3 +1,5 @@
+"""The lock of a run's folder: one process at a time."""
+
 import os
 import socket
 import subprocess
@@ -11,7 +13,7 @@ import pytest
 from duetto.errors import DuettoError, RunInUseError
 from duetto.storage.run_folder import folder_lock
 
-HOLD = """
+LOCK_PROGRAM = """
 import os, sys
 from pathlib import Path
 from duetto.storage.run_folder import folder_lock
@@ -22,8 +24,8 @@ with folder_lock(Path(sys.argv[1])):
 
 
 @contextmanager
-def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", HOLD, str(folder)]
+def lock_holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", LOCK_PROGRAM, str(folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdout is not None
@@ -31,8 +33,8 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def test_a_living_holder_is_named_and_a_killed_one_holds_nothing(tmp_path: Path):
-    with holder(tmp_path) as process:
+def test_lock_names_live_process_and_ignores_killed_one(tmp_path: Path):
+    with lock_holder(tmp_path) as process:
         with pytest.raises(RunInUseError, match=f"process {process.pid} on {socket.gethostname()}.*kill {process.pid}"):
             folder_lock(tmp_path).__enter__()
         process.kill()
@@ -42,7 +44,7 @@ def test_a_living_holder_is_named_and_a_killed_one_holds_nothing(tmp_path: Path)
             assert (tmp_path / ".lock").read_text() == f"{os.getpid()} {socket.gethostname()}\n"
 
 
-def test_it_is_released_after_an_error_and_can_be_taken_again(tmp_path: Path):
+def test_lock_is_released_after_an_error(tmp_path: Path):
     with pytest.raises(ZeroDivisionError), folder_lock(tmp_path):
         raise ZeroDivisionError
     assert (tmp_path / ".lock").read_text() == ""
@@ -50,6 +52,6 @@ def test_it_is_released_after_an_error_and_can_be_taken_again(tmp_path: Path):
         folder_lock(tmp_path).__enter__()
 
 
-def test_a_folder_that_is_not_there_is_an_error_for_the_user(tmp_path: Path):
+def test_lock_of_missing_folder_is_a_duetto_error(tmp_path: Path):
     with pytest.raises(DuettoError, match="No such file"):
         folder_lock(tmp_path / "none").__enter__()

@@ -1,4 +1,4 @@
-"""Whose environments are imported: the user's own, without a word; a stranger's, with the user's word only."""
+"""Signatures: code named in a run folder runs only if this user wrote or trusts the folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from duetto.tools.cli import main
 MODULE = """
 import gymnasium
 from pathlib import Path
-Path({mark!r}).write_text("imported")
+Path({import_marker!r}).write_text("imported")
 gymnasium.register("Brought-v0", "gymnasium.envs.classic_control:PendulumEnv", max_episode_steps=20)
 """
 ID = "brought_along:Brought-v0"
@@ -35,78 +35,59 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file that is there once the module was imported."""
-    mark, modules = tmp_path / "mark", tmp_path / "modules"
+def import_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the path of a file that importing the module creates."""
+    import_marker, modules = tmp_path / "mark", tmp_path / "modules"
     modules.mkdir()
-    (modules / "brought_along.py").write_text(MODULE.format(mark=str(mark)))
+    (modules / "brought_along.py").write_text(MODULE.format(import_marker=str(import_marker)))
     monkeypatch.syspath_prepend(modules)
-    yield mark
-    forget(mark)
+    yield import_marker
+    forget_import(import_marker)
 
 
 @pytest.fixture
-def mine(tmp_path: Path, mark: Path) -> Path:
+def own_run(tmp_path: Path, import_marker: Path) -> Path:
     path = train(tmp_path, environment=ID, steps=40, evaluate_every=0).path
-    forget(mark)
+    forget_import(import_marker)
     return path
 
 
-def forget(mark: Path) -> None:
-    mark.unlink(missing_ok=True)
+def forget_import(import_marker: Path) -> None:
+    import_marker.unlink(missing_ok=True)
     sys.modules.pop("brought_along", None)
     gymnasium.registry.pop("Brought-v0", None)
 
 
-def test_ones_own_run_is_never_asked_about(mine: Path, mark: Path):
-    moved = mine.rename(mine.parent / "elsewhere")
+def test_own_run_needs_no_trust(own_run: Path, import_marker: Path, key: Path):
+    """Also in another folder, after a resume, or with other steps in its config.yaml."""
+    moved = own_run.rename(own_run.parent / "elsewhere")
     Run(moved).evaluate(1)
-    assert mark.exists()
-    assert Run(moved).resume(steps=60).config.signature == Run(moved).config.signature
-
-
-@pytest.mark.parametrize("command", ["evaluate", "resume", "video"])
-def test_a_strangers_module_is_not_imported(
-    command: str, mine: Path, mark: Path, key: Path, capsys: pytest.CaptureFixture[str]
-):
+    assert import_marker.exists()
+    path = moved / "config.yaml"
+    path.write_text(path.read_text("utf-8").replace("steps: 40\n", "steps: 60\n"))
+    assert Run(moved).resume().config.signature == Run(moved).config.signature
     key.unlink()
-    with pytest.raises(SystemExit) as ended:
-        main([command, str(mine)])
-    said = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert "--trust" in said
-    assert ID in said
-    assert not mark.exists()
-    assert not key.exists()  # nothing is to be signed
-    with pytest.raises(SystemExit) as ended:
-        main([command, str(mine), "--trust"])
-    assert ended.value.code == 0
-    assert mark.exists()
-
-
-def test_a_run_resumed_with_trust_is_ones_own(mine: Path, mark: Path, key: Path):
-    key.unlink()
-    Run(mine, trust=True).resume(steps=60)
-    forget(mark)
-    Run(mine).evaluate(1)
-    assert mark.exists()
+    with pytest.raises(UsageError, match="--trust"):
+        Run(moved).evaluate(1)
+    Run(moved, trust=True).resume(steps=80)  # signs the folder
+    Run(moved).evaluate(1)
 
 
 @pytest.mark.parametrize(
     "change", [{"id": "brought_along:Other-v0"}, {"options": {"g": 9.0}}, {"signature": 5}, {"signature": "é"}]
 )
-def test_what_was_signed_is_what_is_made(change: dict[str, object], mine: Path, mark: Path):
-    path = mine / "config.yaml"
+def test_changed_environment_needs_trust(change: dict[str, object], own_run: Path, import_marker: Path):
+    path = own_run / "config.yaml"
     values = yaml.safe_load(path.read_text("utf-8"))
     (values if "signature" in change else values["environment"]).update(change)
     path.write_text(yaml.safe_dump(values, sort_keys=False))
     with pytest.raises(UsageError, match="--trust"):
-        Run(mine).evaluate(1)
-    assert not mark.exists()
+        Run(own_run).evaluate(1)
+    assert not import_marker.exists()
 
 
 @pytest.mark.parametrize("options", [{"env_id": "a:B-v0"}, {"inner": [{"a": "b:c"}]}, {"a:b": 1}])
-def test_an_option_can_name_a_module_too(options: dict[str, object]):
+def test_environment_option_naming_a_module_needs_trust(options: dict[str, object]):
     assert signing.needs_trust("CartPole-v1", options)
     listed = signing.references("CartPole-v1", options)
     with pytest.raises(UsageError, match="--trust"):
@@ -123,14 +104,7 @@ def test_one_signature_covers_all_references(change: dict[str, Any]):
     assert not signing.is_ours(signing.references(**named | change), signing.sign(listed))
 
 
-def test_editing_the_steps_by_hand_needs_no_trust(mine: Path, mark: Path):
-    path = mine / "config.yaml"
-    path.write_text(path.read_text("utf-8").replace("steps: 40\n", "steps: 60\n"))
-    assert Run(mine).resume().config.run.steps == 60
-    assert mark.exists()
-
-
-def test_the_key_is_the_users_alone(key: Path):
+def test_only_the_user_can_read_the_key(key: Path):
     listed = signing.references(ID, {})
     assert signing.sign(listed) == signing.sign(listed)
     assert len(key.read_bytes()) == 32
@@ -139,12 +113,11 @@ def test_the_key_is_the_users_alone(key: Path):
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
-def test_without_a_key_the_run_says_so(tmp_path: Path, mark: Path, key: Path):
+def test_run_warns_if_no_key_can_be_created(tmp_path: Path, import_marker: Path, key: Path):
     key.parent.parent.write_text("a file where the folder should be")
     said: list[str] = []
-    run = train(
-        tmp_path, environment=ID, steps=40, evaluate_every=0, callbacks=[lambda trainer: said.extend(trainer.notices)]
-    )
+    callbacks = [lambda trainer: said.extend(trainer.notices)]
+    run = train(tmp_path, environment=ID, steps=40, evaluate_every=0, callbacks=callbacks)
     assert "--trust" in said[0]
     with pytest.raises(UsageError, match="--trust"):
         Run(run.path).evaluate(1)
@@ -152,65 +125,47 @@ def test_without_a_key_the_run_says_so(tmp_path: Path, mark: Path, key: Path):
 
 # ------------------------------------------------------------------------------------------------- other folders
 @pytest.fixture
-def begun(tmp_path: Path) -> Path:
-    """A run that starts with another one's networks, and has no checkpoint of its own yet."""
+def killed_run(tmp_path: Path) -> Path:
+    """Start a run from another run's networks, and kill it before its first checkpoint."""
     other = train(tmp_path, name="other", evaluate_every=0)
     with pytest.raises(CrashError):
         train(tmp_path, name="begun", from_run=other, steps=40, evaluate_every=0, callbacks=[CrashAt(5)])
     return tmp_path / "begun"
 
 
-def test_what_another_folder_learned_is_copied_into_ones_own_run_alone(begun: Path, key: Path):
+def test_copying_networks_of_another_folder_needs_trust(killed_run: Path, key: Path):
     key.unlink()
     with pytest.raises(UsageError, match=r"copies the networks of .*other', and it was not started by you.*--trust"):
-        Run(begun).resume()
-    assert not list((begun / "checkpoints").glob("step-*"))
-    Run(begun, trust=True).resume()
-    assert list((begun / "checkpoints").iterdir())
+        Run(killed_run).resume()
+    assert not list((killed_run / "checkpoints").glob("step-*"))
+    Run(killed_run, trust=True).resume()
+    assert list((killed_run / "checkpoints").iterdir())
 
 
-@pytest.mark.parametrize("began", ["true", "[1]", "elsewhere", "{run: 3}"])
-def test_what_it_began_with_is_a_run(begun: Path, began: str):
-    config = yaml.safe_load((begun / "config.yaml").read_text())
-    (begun / "config.yaml").write_text(yaml.safe_dump(config | {"from": yaml.safe_load(began)}))
-    with pytest.raises(UsageError, match=r"from(\.run)? is .*, not a"):
-        Run(begun)
-
-
-# ---------------------------------------------------------------------------------------------- as another's config
-def test_a_strangers_config_imports_nothing(mine: Path, mark: Path, key: Path, capsys: pytest.CaptureFixture[str]):
+# ---------------------------------------------------------------------------------------------- --config
+def test_config_of_another_user_imports_nothing(
+    own_run: Path, import_marker: Path, key: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Unless the command names the environment. Options that name a module need trust in any case."""
     key.unlink()
-    call = [
-        "train",
-        "td3",
-        "--config",
-        str(mine / "config.yaml"),
-        "--runs-dir",
-        str(mine.parent / "new"),
-        "--steps",
-        "40",
-    ]
+    path = own_run / "config.yaml"
+    options = ["--config", str(path), "--runs-dir", str(own_run.parent / "new"), "--steps", "40"]
     with pytest.raises(SystemExit) as ended:
-        main(call)
+        main(["train", "td3", *options])
     assert ended.value.code == 2
     assert f"imports or runs '{ID}', and it was not started by you" in capsys.readouterr().err
-    assert not mark.exists()
+    assert not import_marker.exists()
     assert not key.exists()
     with pytest.raises(SystemExit) as ended:
-        main([*call[:4], ID, *call[4:]])  # the user's own word
+        main(["train", "td3", ID, *options])
     assert ended.value.code == 0
-
-
-def test_options_of_a_strangers_config_are_checked_though_the_call_names_the_environment(mine: Path, mark: Path):
-    path = mine / "config.yaml"
+    forget_import(import_marker)
     values = yaml.safe_load(path.read_text("utf-8"))
     values["environment"] = {"id": "Object", "remakeable": False, "options": {"env_id": ID}}
     path.write_text(yaml.safe_dump(values))
     with pytest.raises(SystemExit) as ended:
-        main(
-            ["train", "td3", "--config", str(path), "Pendulum-v1", "--runs-dir", str(mine.parent / "new"), "--dry-run"]
-        )
+        main(["train", "td3", "Pendulum-v1", *options, "--dry-run"])
     assert ended.value.code == 2
     with pytest.raises(UsageError, match="--trust"):
-        Run(mine).config.check_trust("environment", mine)
-    assert not mark.exists()
+        Run(own_run).config.check_trust("environment", own_run)
+    assert not import_marker.exists()

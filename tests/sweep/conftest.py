@@ -1,5 +1,5 @@
 import sys
 from pathlib import Path
 
-# Small environments and runs, calls of the command line, and runs that nobody has trained.
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli", "report")]
+# line_environment.py, small_runs.py and commands.py
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]

@@ -1,10 +1,7 @@
-"""Small environments to sweep over, and runs on them."""
+"""Options of small sweeps, and an environment that raises."""
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import duetto
 
 
 class Stuck(Line):
-    """It raises in its thirtieth step, as long as there is a file."""
+    """Raises from its thirtieth step on, as long as `file` exists."""
 
     def __init__(self, file: str = "") -> None:
         super().__init__(length=5)
@@ -24,16 +21,6 @@ class Stuck(Line):
         if self.life >= 30 and Path(self.file).is_file():
             raise RuntimeError("the lever is stuck")
         return super().step(action)
-
-
-class Orphaned(Line):
-    """Its process is killed, and leaves a child behind that holds all that it held."""
-
-    def step(self, action: Any) -> Any:
-        if not os.fork():
-            time.sleep(60)
-            os._exit(0)
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 RUN: dict[str, Any] = {

@@ -1,4 +1,4 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few hundred steps
+sys.path.append(str(Path(__file__).parent.parent / "training"))  # small_runs.py

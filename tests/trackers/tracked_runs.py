@@ -1,4 +1,4 @@
-"""What the logs of a tracked run say."""
+"""The logged numbers of a run, by step."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 from duetto.runs.run import Run
 
 
-def lines_of(run: Run) -> dict[int, dict[str, Any]]:
-    """The numbers of each line of metrics, by step."""
+def metrics_by_step(run: Run) -> dict[int, dict[str, Any]]:
+    """Return the metrics of each step."""
     lines: dict[int, dict[str, Any]] = {}
-    for line in run.metrics():  # at the end two may have one step: the second has what was logged behind the first
+    for line in run.metrics():  # the last step can have two lines, with different metrics
         own = {name: value for name, value in line.items() if name != "step" and value is not None}
         lines.setdefault(line["step"], {}).update(own)
     return lines
 
 
-def evaluations_of(run: Run) -> dict[int, dict[str, float]]:
-    """The numbers of each evaluation, by step."""
+def evaluations_by_step(run: Run) -> dict[int, dict[str, float]]:
+    """Return the numbers of each evaluation, by step."""
     unsent = ("step", "episodes", "seconds")
     return {
         int(row["step"]): {f"evaluation/{name}": value for name, value in row.items() if name not in unsent}

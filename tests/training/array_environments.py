@@ -1,4 +1,4 @@
-"""Tiny environments of arrays, for the compiled training loop."""
+"""Small JAX environments (`DeviceEnv`) for the compiled training loop."""
 
 from typing import Any, ClassVar
 
@@ -37,7 +37,7 @@ class PointMass(DeviceEnv):
 
 
 class DiscretePointMass(PointMass):
-    """The same with the choices left, nothing and right."""
+    """PointMass with the actions left, none and right."""
 
     action_space = Discrete(3)
 
@@ -46,6 +46,6 @@ class DiscretePointMass(PointMass):
 
 
 class PooledPointMass(PointMass):
-    """The same with one environment's next reset computed in each step."""
+    """PointMass with costly resets: each step computes the next reset of one environment."""
 
     costly_reset: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Demonstrations of CartPole by a rule that balances the pole, and runs that learn from them."""
+"""Demonstrations of CartPole by a rule that balances the pole, and options to learn from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OBSERVATION = from_json(to_json(Box((4,), "float32", (-np.inf,) * 4, (np.inf,) *
 
 
 def expert(obs: np.ndarray) -> int:
-    """Push to where the pole falls."""
+    """Push toward the side to which the pole falls."""
     return int(obs[2] + 0.3 * obs[3] > 0)
 
 
@@ -43,7 +43,7 @@ def episodes(count: int = 3, length: int = LENGTH) -> list[Demonstration]:
 
 
 def recorded(folder: Path, demos: list[Demonstration] | None = None, **changes: Any) -> str:
-    """The folder of a dataset."""
+    """Save demonstrations; return the folder of the dataset."""
     about: dict[str, Any] = {"environment": "CartPole-v1", "options": CUT["environment_options"], "expert": "a rule"}
     about |= {"observation_space": OBSERVATION, "action_space": Discrete(2)}
     return str(demonstrations.save(folder, Metadata(**about | changes), episodes() if demos is None else demos))

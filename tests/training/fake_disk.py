@@ -1,4 +1,4 @@
-"""Operating systems to take the place of `os` in `duetto.storage.atomic_io`, that fail where they are told to."""
+"""Replacements of `os` in `duetto.storage.atomic_io` that record or fail file operations."""
 
 import errno
 import os
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class Killed(BaseException):
-    """Stands for kill -9: no code of the product may catch it."""
+    """Stands for `kill -9`: Duetto must not catch it."""
 
 
 class CountingOS:
-    """Takes the place of `os` in `disk`, and writes down what happens: (operation, name of the file)."""
+    """Replaces `os`, and records each operation: (operation, name of the file)."""
 
     def __init__(self) -> None:
         self.tape: list[tuple[str, str]] = []
@@ -24,25 +24,23 @@ class CountingOS:
 
     def _operate(self, name: str, operation: Callable[..., Any], *args: Any) -> Any:
         self.tape.append((name, self._names.get(args[0], "") if isinstance(args[0], int) else Path(args[0]).name))
-        result = None if name == "fsync" else operation(*args)  # no power cuts here: only the call matters
+        result = None if name == "fsync" else operation(*args)  # only the call matters without power cuts
         if name == "open":
             self._names[result] = self.tape[-1][1]
         return result
 
 
 class DyingOS(CountingOS):
-    """Kills the process instead of the k-th operation; what was written and not synced is then half lost."""
+    """Raises `Killed` instead of operation `dies_at`, and cuts all files that were not synced to half their size."""
 
     def __init__(self, dies_at: int) -> None:
         super().__init__()
         self._dies_at = dies_at
-        self._unsynced: dict[
-            int, int
-        ] = {}  # a second descriptor of each open file, which follows it when it is renamed
-        self._never_synced: list[int] = []  # the same of closed files
+        self._unsynced: dict[int, int] = {}  # a second descriptor of each open file, valid after a rename
+        self._never_synced: list[int] = []  # the second descriptors of closed files
 
     def _operate(self, name: str, operation: Callable[..., Any], *args: Any) -> Any:
-        if len(self.tape) >= self._dies_at:  # a dead process does nothing more, but this one must close its files
+        if len(self.tape) >= self._dies_at:  # dead, but this process must still close its files
             if name == "close":
                 os.close(args[0])
             raise Killed
@@ -61,7 +59,7 @@ class DyingOS(CountingOS):
 
 
 class FailingOS(CountingOS):
-    """The k-th operation fails, once."""
+    """Operation `fails_at` fails, once."""
 
     def __init__(self, fails_at: int) -> None:
         super().__init__()
@@ -75,7 +73,7 @@ class FailingOS(CountingOS):
 
 
 class FullOS(CountingOS):
-    """A disk with room for so many bytes."""
+    """A disk with `room` free bytes."""
 
     def __init__(self, room: int) -> None:
         super().__init__()

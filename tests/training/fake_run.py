@@ -1,4 +1,4 @@
-"""A run to checkpoint: a memory whose rows say who they are, and a state that grows with the steps."""
+"""Fake replay buffers and states for tests of checkpoints: each row contains its branch, environment and index."""
 
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def save(store: CheckpointStore, memory: FakeMemory, step: int, branch: int = 0)
 
 
 def remembered(loaded: Loaded) -> list[list[tuple[int, ...]]]:
-    """The (branch, i) of each environment's rows, in order; a later segment's row replaces an earlier one's."""
+    """Return (branch, i) of each environment's rows, in order; rows of later segments replace earlier rows."""
     rows: list[dict[int, int]] = [{} for _ in range(NUM_ENVS)]
     for segment in loaded.segments:
         for branch, env, i in segment["obs/rows"].tolist():
@@ -58,7 +58,7 @@ def has_all_rows(loaded: Loaded, written: np.ndarray, rows: int, branch: int = 0
 
 
 def same(one: object, other: object) -> bool:
-    """Equal in type and in every bit."""
+    """Return whether two trees are equal in type and in every bit."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -91,7 +91,7 @@ def restart(folder: Path) -> CheckpointStore:
 
 
 def run_at_200(folder: Path) -> tuple[CheckpointStore, FakeMemory]:
-    """Three saves, so that the next one removes a checkpoint, and its segments are due to go."""
+    """Save three checkpoints; the next save will remove the oldest checkpoint and its segments."""
     store = CheckpointStore(folder, num_envs=NUM_ENVS)
     memory = FakeMemory(rows=15)
     for step in (0, 100, 200):

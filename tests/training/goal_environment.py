@@ -1,4 +1,4 @@
-"""A point on a line that wants to be somewhere; as an environment with goals has to be, and with each thing missing."""
+"""A goal environment on a line, and variants that hindsight must refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEAR = 0.3
 
 
 class GoalLine(gymnasium.Env):
-    """Episodes of 12 steps at most; reaching the goal ends one, as `compute_terminated` says of one pair of goals."""
+    """Reach a goal on a line within `length` steps. `compute_terminated` takes one pair of goals, not batches."""
 
     def __init__(self, length: int = 12, bonus: float = 0.0) -> None:
         one = Box(-10.0, 10.0, (1,), np.float32)
@@ -48,7 +48,7 @@ class GoalLine(gymnasium.Env):
 
 
 class Mute(GoalLine):
-    """Says of no other goals what they would have brought."""
+    """A GoalLine without `compute_reward`."""
 
     compute_reward: Any = None
 
@@ -57,7 +57,7 @@ class Mute(GoalLine):
 
 
 class Informed(GoalLine):
-    """Wants to know more than goals."""
+    """A GoalLine whose `compute_reward` needs `info`."""
 
     def step(self, action: np.ndarray) -> Any:
         self.time += 1

@@ -1,4 +1,4 @@
-"""A run's folder as a stranger may send it: small, whole, and with manifests that vouch for whatever was changed."""
+"""Small run folders that tests change as an attacker could, with valid manifests for the changed files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALGORITHMS: dict[str, tuple[Algorithm, str]] = {
 
 
 def make(parent: Path, name: str) -> Path:
-    """A run of 20 steps with a checkpoint, best parameters, metrics and evaluations."""
+    """Train 20 steps; return the run's folder, with a checkpoint, best parameters, metrics and evaluations."""
     algorithm, environment = ALGORITHMS[name]
     options = {"steps": 20, "evaluate_every": 10, "checkpoint_every": 10, "log_every": 5}
     return train(parent, algorithm, environment, **options).path
@@ -42,7 +42,7 @@ def best(run: Path) -> Path:
 def reseal(
     folder: Path, files: dict[str, bytes] | None = None, change: Callable[[dict], None] = lambda _: None
 ) -> None:
-    """Write files into a checkpoint's folder, and a manifest that is right for all that is there."""
+    """Write files into a checkpoint's folder, and a manifest that matches all its files."""
     for name, data in (files or {}).items():
         (folder / name).write_bytes(data)
     content = json.loads((folder / MANIFEST).read_bytes())["content"]
@@ -83,7 +83,7 @@ def copy(run: Path, parent: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file in a folder, to see that nothing changed."""
+    """Return link count and bytes of every file in a folder, to check that nothing changed."""
     return {
         str(path.relative_to(folder)): (os.lstat(path).st_nlink, path.read_bytes())
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""Small environments whose numbers are known: a point on a line, seen in several ways, or breaking on purpose."""
+"""A small environment, a point on a line, with variants of its spaces and with faults."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 
 class Line(gymnasium.Env):
-    """A point that the first action moves; episodes of `length` steps. The actions' bounds are not symmetric.
+    """A point that the first action moves; episodes have `length` steps. The action bounds are not symmetric.
 
-    `bad` says what is not finite in the `when`-th step of its life: "obs", "reward", or "shape" for a wrong one.
+    `bad` selects the fault in its step `when`, counted over episodes: "obs" or "reward" for a non-finite value,
+    "shape" for an observation of a wrong shape.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 - as Gymnasium has it
 
     def __init__(
         self, length: int = 10, bad: str = "", when: int = 60, size: int = 2, render_mode: str | None = None
@@ -52,11 +53,11 @@ class Line(gymnasium.Env):
         self.closed = True
 
     def render(self) -> np.ndarray:
-        return np.full((5, 7, 3), self.time, np.uint8)  # odd sides, which H.264 does not take
+        return np.full((5, 7, 3), self.time, np.uint8)  # odd sides, which H.264 does not support
 
 
 class Components(Line):
-    """The same, seen in parts."""
+    """A Line with nested Dict observations."""
 
     def __init__(self, length: int = 10) -> None:
         super().__init__(length)
@@ -69,13 +70,13 @@ class Components(Line):
 
 
 class Opaque(Line):
-    """The same, and its episodes cannot be repeated."""
+    """A Line whose state cannot be restored: it starts new episodes (`resets_only`)."""
 
     metadata: ClassVar[dict[str, Any]] = {"resets_only": True}
 
 
 class Unbounded(Line):
-    """Its actions have no bounds."""
+    """A Line with unbounded actions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +84,7 @@ class Unbounded(Line):
 
 
 class Choosing(Line):
-    """Its actions are choices."""
+    """A Line with discrete actions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +92,7 @@ class Choosing(Line):
 
 
 class Looking(Line):
-    """It is seen as an image."""
+    """A Line whose observation space is an image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,14 +104,14 @@ if "Line-v0" not in gymnasium.registry:
 
 
 class Short(Line):
-    """Of a few steps."""
+    """A Line with episodes of 5 steps."""
 
     def __init__(self) -> None:
         super().__init__(length=5)
 
 
 class Slow(Line):
-    """There is time to kill who trains on it."""
+    """A Line with slow steps, so that tests can kill a process that trains on it."""
 
     def __init__(self) -> None:
         super().__init__(length=5)

@@ -1,4 +1,4 @@
-"""Environments that say in info["action_mask"] which actions are allowed, and raise at any other."""
+"""Environments with info["action_mask"] that raise an error for forbidden actions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 
 class Turnstile(gymnasium.Env):
-    """Episodes of 3 to 6 steps on a line; where one is, 0 .. 3, two of four actions are forbidden, others elsewhere.
+    """Episodes of 3 to 6 steps at the places 0 to 3; the place decides which two of four actions are allowed.
 
-    Episodes of an even length are cut. What a forbidden action would do is not known: it raises. Where an episode
-    terminated nothing is allowed, as PettingZoo has it.
+    Episodes of an even length are truncated, the others terminate. A forbidden action raises an error. After a
+    termination the mask forbids all actions, as in PettingZoo.
     """
 
     observation_space = Box(0, 3, (1,), np.float32)
@@ -48,7 +48,7 @@ class Turnstile(gymnasium.Env):
 
 
 class Turnstiles(Turnstile):
-    """Two choices, of 2 and of 3; the first is free at even places, and the second never what one is at."""
+    """Two choices, of 2 and 3 actions. Odd places forbid a first action of 1; the second must not equal the place."""
 
     action_space = MultiDiscrete([2, 3])
 
@@ -61,7 +61,7 @@ class Turnstiles(Turnstile):
 
 
 class Shown(Turnstile):
-    """With a picture, bright as one continues, and a window that is none. `camera`: it observes the picture."""
+    """A Turnstile with rendered images, brighter at higher places. With `camera`, it also observes images."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}
 

@@ -1,6 +1,6 @@
-"""A process that trains and is killed: `python mortal.py '{"runs_dir": ..., "kill_at": 70, ...}'`.
+"""A process that trains and kills itself: `python mortal.py '{"runs_dir": ..., "kill_at": 70, ...}'`.
 
-It kills itself with SIGKILL, of which no code gets to know, after a step or in the middle of writing a checkpoint.
+It sends itself SIGKILL, which no code can handle, after a step or while it writes a checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from duetto.training.trainer import Trainer
 
 
 class LethalOS:
-    """Takes the place of `os` in `disk`: the process dies instead of the k-th operation after `arm`."""
+    """Replaces `os` in `atomic_io`; once `armed`, the process dies at the operation after `operations` operations."""
 
     def __init__(self, operations: int) -> None:
         self._left, self.armed = operations, False
@@ -55,15 +55,15 @@ def live(call: dict[str, Any]) -> None:
 
 
 def spawn(call: dict[str, Any], **environment: str) -> subprocess.Popen[str]:
-    """Start such a process, with these variables."""
-    # Programs are compiled anew, as they are when a user resumes.
+    """Start this file as a process, with these environment variables."""
+    # Compile JAX programs again, as in a user's resume.
     environment = os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"} | environment
     command = [sys.executable, __file__, json.dumps(call)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def killed(call: dict[str, Any]) -> None:
-    """Run one until it is killed."""
+    """Run the process until it kills itself."""
     with spawn(call) as process:
         _, errors = process.communicate(timeout=100)
         assert process.returncode == -signal.SIGKILL, errors

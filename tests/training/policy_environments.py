@@ -1,4 +1,4 @@
-"""Small environments with every kind of action and observation, which refuse actions that are not theirs."""
+"""Small environments with every kind of action and observation space; they refuse invalid actions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 
 class Wander(gymnasium.Env):
-    """A point that actions push about; episodes of 5 to 9 steps, of which the even ones are cut."""
+    """A point that actions push. Episodes have 5 to 9 steps; those of an even length are truncated."""
 
     observation_space: Space = Box(-np.inf, np.inf, (2,), np.float32)
     action_space: Space = Discrete(4)
@@ -34,7 +34,7 @@ class Wander(gymnasium.Env):
 
 
 class Shifted(Wander):
-    """Choices that start at -1."""
+    """Discrete actions that start at -1."""
 
     action_space = Discrete(3, start=-1)
 
@@ -48,13 +48,13 @@ class Switches(Wander):
 
 
 class Numbers(Wander):
-    """Bounds that are not symmetric."""
+    """Continuous actions with asymmetric bounds."""
 
     action_space = Box(np.array([-1, 2], np.float32), np.array([3, 2.5], np.float32))
 
 
 class Free(Wander):
-    """Bounded, without bounds, and with one."""
+    """Continuous actions: one bounded, one unbounded, one with a lower bound."""
 
     action_space = Box(np.array([-1, -np.inf, 5], np.float32), np.array([3, np.inf, np.inf], np.float32))
 
@@ -69,7 +69,7 @@ class Cell(Wander):
 
 
 def _picture(at: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """One half as bright as the first number is large, the other half as the second."""
+    """Return an image whose halves show the two numbers as brightness."""
     ramp = np.arange(np.prod(shape)).reshape(shape)
     brightness = np.where(ramp < ramp.size / 2, at[0], at[1])
     return np.clip(100 + 100 * brightness + ramp % 50, 0, 255).astype(np.uint8)
@@ -83,7 +83,7 @@ class Seen(Wander):
 
 
 class Pieces(Numbers):
-    """A picture, an integer and numbers, nested."""
+    """Nested observations: an image, an integer and numbers."""
 
     observation_space = Dict(
         {
@@ -94,6 +94,3 @@ class Pieces(Numbers):
 
     def see(self) -> Any:
         return {"camera": _picture(self.at, (3, 7, 7)), "inner": (np.int64(self.time), self.at.copy())}
-
-
-KINDS = [Wander, Shifted, Several, Switches, Numbers, Free, Cell, Seen, Pieces]

@@ -1,4 +1,4 @@
-"""Runs of a few hundred steps with small networks, and what has to be equal in two that are the same."""
+"""Runs of a few hundred steps with small networks, and exact comparisons of runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from duetto.storage.logs import Csv, JsonLines
 from duetto.training.callbacks import Callback
 from duetto.training.trainer import Trainer
 
-# The replay is smaller than the runs, so that its rings are full and go round.
+# The replay buffer is smaller than the runs, so its rings wrap around.
 SMALL = {"hidden": (32, 32), "batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
 SMALL_PPO = {"hidden": (32, 32), "rollout_steps": 16, "epochs": 2, "minibatches": 2}
-BRIEF = {"max_episode_steps": 45}  # an evaluation is an episode
+BRIEF = {"max_episode_steps": 45}  # an evaluation is one episode
 OPTIONS = {
     "steps": 200,
     "backend": "torch",
@@ -46,16 +46,16 @@ def train(parent: Path, algorithm: Algorithm | None = None, environment: Any = "
         options = {"environment_options": BRIEF} | options
     options = OPTIONS | options
     if options["backend"] == "jax" and options["threads"] == 1:
-        options |= {"threads": 0}  # JAX keeps those that it starts with, in all tests of this process
+        options |= {"threads": 0}  # JAX keeps its first thread count for all tests of this process
     return duetto.train(algorithm or small(), environment, runs_dir=parent, **options)
 
 
 class CrashError(BaseException):
-    """Stands for kill -9: nothing of the product may catch it."""
+    """Stands for `kill -9`: Duetto must not catch it."""
 
 
 class CrashAt:
-    """A callback after which nothing more of a run is done. Its files are closed, which kill -9 does too."""
+    """A callback that ends a run like `kill -9`. The run's files are closed, as after `kill -9`."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -66,7 +66,7 @@ class CrashAt:
 
 
 class AtStart(Callback):
-    """A callback that hands over the trainer before the first step, and whenever the run is resumed."""
+    """A callback that calls `act` with the trainer at the start of a run and of each resume."""
 
     def __init__(self, act: Callable[[Trainer], object]) -> None:
         self.act = act
@@ -76,14 +76,14 @@ class AtStart(Callback):
 
 
 def notices(run: Run, callbacks: Sequence[Any] = (), **how: Any) -> list[str]:
-    """Resume a run to its end, and return what was said."""
+    """Resume a run to its end; return its notices at the start."""
     said: list[list[str]] = []
     run.resume(callbacks=[AtStart(lambda trainer: said.append(trainer.notices)), *callbacks], **how)
     return said[0]
 
 
 class StopAt:
-    """A callback that ends the run after a step; resuming it is as if it had been interrupted by hand."""
+    """A callback that stops the run at a step, as an interruption by hand does."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -98,17 +98,17 @@ def checkpoints(run: Run) -> CheckpointStore:
 
 
 def outcome(run: Run) -> dict[str, Any]:
-    """All that a run leaves, but what a clock decides: its last checkpoint, the memory in it, and its logs.
+    """Return everything that a run leaves, except times: its last checkpoint, replay buffer and logs.
 
-    A rollout is in the checkpoint's state whole; the transitions of a replay memory are in its segments.
+    A rollout is part of the checkpoint's state; the transitions of a replay buffer are in segments.
     """
     loaded = checkpoints(run).load_latest()
     state = loaded.state
     observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
     num_envs = state["stepper"]["num_envs"]
     spec: Any = run.config.algorithm.memory()
-    unasked: Any = object()  # nothing is drawn
-    memory = state["memory"].get("agent", state["memory"])  # the demonstrations are in their own folder
+    unasked: Any = object()  # no batches are drawn
+    memory = state["memory"].get("agent", state["memory"])  # without the demonstrations, which have their own folder
     stacked = memory["shape"]["frames"] if "envs" in memory else 1
     kept = buffers.build(
         spec, observation, action, num_envs, generator(0, "any"), value=len, stacked=stacked, goals=unasked
@@ -131,7 +131,7 @@ def outcome(run: Run) -> dict[str, Any]:
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Where two trees are not equal bit for bit."""
+    """Return the places where two trees are not equal bit for bit."""
     if isinstance(one, dict) and isinstance(other, dict):
         lacking = [f"{path}/{key} is in one only" for key in one.keys() ^ other.keys()]
         return lacking + [

@@ -1,4 +1,4 @@
-"""Callbacks: what is called when, with a state that continues as if nothing had happened; numbers of the user's own."""
+"""Callbacks: order of hooks, states in checkpoints, scalars, errors, and the built-in callbacks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from duetto.runs.run import Run
 from duetto.training import evaluation
 from duetto.training import trainer as trainer_module
 from duetto.training.callbacks import HOOKS
-from duetto.training.evaluation import Evaluation, Evaluator
+from duetto.training.evaluation import Evaluation
 from duetto.training.trainer import Trainer
 
-FEW: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "checkpoint_every": 2, "log_every": 2}
+SHORT_RUN: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "checkpoint_every": 2, "log_every": 2}
 
 
 class Diary(duetto.Callback):
-    """Its state is all that it was called for; and one number for the metrics at each step."""
+    """Records the calls of its hooks, and saves them as its state. Logs a scalar at each step."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -38,11 +38,11 @@ class Diary(duetto.Callback):
 
     @property
     def hooks(self) -> list[str]:
-        """Without those that a process has of its own."""
+        """The calls except `on_start` and `on_end`, which happen again in each process."""
         return [entry for entry in self.seen if not entry.startswith(("start", "end"))]
 
 
-def noting(hook: str) -> Any:
+def recording(hook: str) -> Any:
     def note(self: Diary, trainer: Trainer) -> None:
         self.seen.append(f"{hook.removeprefix('on_')} {trainer.step}")
         if hook == "on_step":
@@ -52,11 +52,11 @@ def noting(hook: str) -> Any:
 
 
 for _hook in HOOKS:
-    setattr(Diary, _hook, noting(_hook))
+    setattr(Diary, _hook, recording(_hook))
 
 
 class Patient(duetto.Callback):
-    """Ends the run after so many updates, however often that is interrupted."""
+    """Ends the run after `updates` updates, counted across resumes."""
 
     def __init__(self, updates: int) -> None:
         self.updates, self.made = updates, np.zeros(1, np.int64)
@@ -73,12 +73,12 @@ class Patient(duetto.Callback):
         self.made = state["made"]
 
 
-# ---------------------------------------------------------------------------------------------------- what is called
-def test_what_is_called_when(tmp_path: Path):
+# ---------------------------------------------------------------------------------------------------- hooks
+def test_callback_hooks_are_called_in_order(tmp_path: Path):
     diary = Diary()
     plain: list[str] = diary.seen
     algorithm = small(random_steps=2, learning_starts=4, batch_size=2)
-    train(tmp_path, algorithm, callbacks=[lambda trainer: plain.append(f"function {trainer.step}"), diary], **FEW)
+    train(tmp_path, algorithm, callbacks=[lambda trainer: plain.append(f"function {trainer.step}"), diary], **SHORT_RUN)
     assert diary.seen == [
         *["start 0", "evaluation 0"],
         *["step 1", "function 1"],
@@ -91,20 +91,7 @@ def test_what_is_called_when(tmp_path: Path):
     ]
 
 
-@pytest.mark.parametrize("crash", [41, 80, 199])
-def test_after_a_kill_it_is_called_as_in_an_undisturbed_run(tmp_path: Path, crash: int):
-    whole, killed, resumed = Diary(), Diary(), Diary()
-    undisturbed = train(tmp_path, name="whole", callbacks=[whole])
-    with pytest.raises(CrashError):
-        train(tmp_path, name="killed", callbacks=[killed, CrashAt(crash)])
-    run = Run(tmp_path / "killed").resume(callbacks=[resumed])
-    assert resumed.hooks == whole.hooks
-    assert len(whole.hooks) > 300
-    assert_same(undisturbed, run)  # its states, and its numbers in metrics.jsonl
-    assert run.metrics()[-1]["diary/entries"] == undisturbed.metrics()[-1]["diary/entries"]
-
-
-def test_two_of_a_class_have_a_state_each(tmp_path: Path):
+def test_callbacks_of_one_class_have_separate_states(tmp_path: Path):
     run = train(tmp_path, callbacks=[Patient(500), Patient(20)])
     state = checkpoints(run).load_latest().state["callbacks"]
     assert {name: int(one["made"][0]) for name, one in state.items()} == {"Patient": 20, "Patient 2": 20}
@@ -114,19 +101,19 @@ def test_two_of_a_class_have_a_state_each(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------- resuming
-def test_without_its_callback_a_run_says_so_once_and_keeps_the_state(tmp_path: Path):
+def test_missing_callback_warns_once_and_its_state_is_kept(tmp_path: Path):
     run = train(tmp_path, callbacks=[Patient(500), StopAt(60)])
     [said] = notices(run, [StopAt(100)])
-    assert "has a state of Patient, which this run continues without. Hand them over again" in said
+    assert "The run continues without the callbacks Patient of its checkpoint." in said
     assert len(notices(run, [Diary(), StopAt(150)])) == 1
     later = Patient(500)
-    assert "state of Diary" in notices(run, [later])[0]
+    assert "without the callbacks Diary" in notices(run, [later])[0]
     assert int(later.made[0]) == 30 + (200 - 150)  # updates at steps 31 to 60, and from 151 on
 
 
-# ---------------------------------------------------------------------------------------------------- mistakes
-@pytest.mark.parametrize("value", [{1, 2}, (1, 2), np.float64(1.5), object()])
-def test_a_state_that_cannot_be_saved_shows_at_the_start(tmp_path: Path, value: Any):
+# ---------------------------------------------------------------------------------------------------- errors
+@pytest.mark.parametrize("value", [(1, 2), np.float64(1.5)])
+def test_unsaveable_callback_state_is_refused_at_the_start(tmp_path: Path, value: Any):
     class Careless(duetto.Callback):
         def state_dict(self) -> dict[str, Any]:
             return {"best": value}
@@ -144,27 +131,25 @@ class Called(duetto.Callback):
     def __call__(self, trainer: Trainer) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("callbacks", "message"),
-    [
-        ([Patient], r"Patient is a class. Hand over an object of it: Patient\(...\)"),
-        (Patient(3), r"must be a list, such as \[Patient\]"),
-        ([3], "3 is no callback"),
-        ([Misspelt()], "Misspelt has on_evaluated, which is no hook. Hooks are on_start"),
-        ([Called()], "Called has __call__, which is no hook"),
-    ],
-)
-def test_what_is_no_callback_is_refused_before_anything_is_made(tmp_path: Path, callbacks: Any, message: str):
-    with pytest.raises(UsageError, match=message):
-        train(tmp_path, callbacks=callbacks)
-    assert not list(tmp_path.iterdir())
+def test_invalid_callbacks_are_refused_before_writing(tmp_path: Path):
     run = train(tmp_path, steps=40)
-    with pytest.raises(UsageError, match=message):
-        run.resume(steps=50, callbacks=callbacks)
+    for callbacks, message in (
+        ([Patient], r"Patient is a class. Give an object of this class: Patient\(...\)"),
+        (Patient(3), r"must be a list, such as \[Patient\]"),
+        ([3], "3 is not a callback"),
+        ([Misspelt()], "Misspelt has on_evaluated, which is not a hook. Hooks are on_start"),
+        ([Called()], "Called has __call__, which is not a hook"),
+    ):
+        wrong: Any = callbacks
+        with pytest.raises(UsageError, match=message):
+            train(tmp_path, callbacks=wrong)
+        with pytest.raises(UsageError, match=message):
+            run.resume(steps=50, callbacks=wrong)
+    assert list(tmp_path.iterdir()) == [run.path]
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_an_error_in_a_hook_comes_with_its_own_traceback_and_the_checkpoint_is_kept(tmp_path: Path, hook: str):
+@pytest.mark.parametrize(("hook", "kept"), [("on_start", []), ("on_step", [40, 80]), ("on_end", [160, 200])])
+def test_hook_error_keeps_its_traceback_and_the_checkpoint(tmp_path: Path, hook: str, kept: list[int]):
     class Failing(duetto.Callback):
         pass
 
@@ -177,43 +162,15 @@ def test_an_error_in_a_hook_comes_with_its_own_traceback_and_the_checkpoint_is_k
         train(tmp_path, name="failed", callbacks=[Failing()])
     assert traceback.extract_tb(failure.tb)[-1].name == "fail"
     [note] = failure.value.__notes__
-    kept = {"on_start": [], "on_checkpoint": [80, 120], "on_end": [160, 200]}.get(hook, [40, 80])
-    where = f"its checkpoint of step {kept[-1]} is kept" if kept else "before its first checkpoint"
-    assert where in note
-    run = Run(tmp_path / "failed")
-    assert checkpoints(run).steps() == kept
-    assert_same(train(tmp_path, name="whole"), run.resume())
+    assert (f"its checkpoint of step {kept[-1]} is kept" if kept else "before its first checkpoint") in note
+    assert checkpoints(Run(tmp_path / "failed")).steps() == kept
 
 
 # ---------------------------------------------------------------------------------------------------- scalars
-def test_a_scalar_is_the_mean_since_the_last_line_in_every_log(tmp_path: Path):
-    def measure(trainer: Trainer) -> None:
-        trainer.log.scalar("arm/torque", trainer.step)
-        if trainer.step == 30:
-            trainer.log.scalar("seldom", np.float32(0.5))
-
-    run = train(tmp_path, steps=80, callbacks=[measure])
-    # Functions are called after the line of their step: the first line has steps 1 to 24, the next 25 to 49.
-    assert [line["arm/torque"] for line in run.metrics()] == [12.5, 37.0, 62.0, 77.5]
-    assert [line.get("seldom") for line in run.metrics()] == [None, 0.5, None, None]
-    [board] = (run.path / "tensorboard").iterdir()
-    assert b"arm/torque" in board.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["", "/x", "x/", "a//b", "../x", "_private", "a\nb", "ü?", 3])
-def test_what_is_no_name(tmp_path: Path, name: Any):
-    with pytest.raises(UsageError, match="cannot be a scalar's name"):
-        train(tmp_path, callbacks=[lambda trainer: trainer.log.scalar(name, 1.0)])
-
-
-@pytest.mark.parametrize("value", [None, np.zeros(3), 1j, [1]])
-def test_what_is_no_number(tmp_path: Path, value: Any):
-    with pytest.raises(UsageError, match=r"(?s)scalar 'mine' is .*; it must be one number"):
-        train(tmp_path, callbacks=[lambda trainer: trainer.log.scalar("mine", value)])
-
-
-class Last(duetto.Callback):
-    """It logs where nothing comes behind it any more."""
+class FinalScalars(duetto.Callback):
+    """Logs scalars in the hooks that run last."""
 
     def __init__(self) -> None:
         self.evaluated = 0
@@ -229,90 +186,76 @@ class Last(duetto.Callback):
         trainer.log.scalar("mine/end", 7)
 
 
-def test_what_is_logged_last_is_not_lost(tmp_path: Path):
+def test_scalars_are_means_since_the_last_line(tmp_path: Path):
     options: dict[str, Any] = {"evaluate_every": 20, "log_every": 20}
-    run = train(tmp_path, steps=60, callbacks=[Last()], **options)
+    run = train(tmp_path, steps=60, callbacks=[FinalScalars()], **options)
     assert [line["mine/evaluated"] for line in run.metrics()] == [1, 2, 3, 4]
     assert [line["mine/step"] for line in run.metrics()] == [10, 29.5, 49.5, 60]
     assert [line.get("mine/end") for line in run.metrics()] == [None, None, None, 7]
     assert [line["step"] for line in run.metrics()] == [20, 40, 60, 60]
-    run.resume(steps=80, callbacks=[Last()], progress=False)
+    [board] = (run.path / "tensorboard").iterdir()
+    assert b"mine/end" in board.read_bytes()
+    run.resume(steps=80, callbacks=[FinalScalars()], progress=False)
     assert [line["step"] for line in run.metrics()] == [20, 40, 60, 80, 80]
     assert [line["mine/step"] for line in run.metrics()] == [10, 29.5, 49.5, 69.5, 80]
 
 
-def test_before_the_first_reset_there_is_no_observation_but_an_evaluation(tmp_path: Path):
+def test_on_start_allows_evaluation_but_no_observation(tmp_path: Path):
     with pytest.raises(UsageError, match=r"no observation before its first reset.* first on_step on"):
         train(tmp_path, callbacks=[AtStart(lambda trainer: trainer.stepper.obs)])
     run = train(tmp_path, steps=60, evaluate_every=30, callbacks=[AtStart(Trainer.evaluate)])
     assert [row["step"] for row in run.evaluations()] == [0, 30, 60]
 
 
-class Saving(duetto.Callback):
-    """It asks for a checkpoint in each hook that `asks` names."""
+# ---------------------------------------------------------------------------------------------------- checkpoints
+class CheckpointRequests(duetto.Callback):
+    """Requests a checkpoint in evaluations, at step 70, and in updates if `in_updates`."""
 
-    def __init__(self, *asks: str) -> None:
-        self.asks, self.made = asks, list[str]()
-
-    def ask(self, hook: str, trainer: Trainer) -> None:
-        if hook in self.asks:
-            self.made.append(trainer.checkpoint().name[-2:])
+    def __init__(self, in_updates: bool = False) -> None:
+        self.in_updates, self.made = in_updates, list[str]()
 
     def on_update(self, trainer: Trainer) -> None:
-        self.ask("on_update", trainer)
+        if self.in_updates:
+            trainer.checkpoint()
 
     def on_evaluation(self, trainer: Trainer) -> None:
-        self.ask("on_evaluation", trainer)
+        self.made.append(trainer.checkpoint().name[-2:])
 
     def on_step(self, trainer: Trainer) -> None:
-        self.ask(f"on_step {trainer.step}", trainer)
+        if trainer.step == 70:
+            self.on_evaluation(trainer)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "td3"])
-def test_a_checkpoint_asked_for_in_the_middle_of_learning_is_of_the_whole_step(tmp_path: Path, algorithm: str):
-    """Of PPO's rollout it had a part that no run could continue from."""
+def test_checkpoint_requested_in_an_update_contains_the_whole_step(tmp_path: Path):
     how: dict[str, Any] = {"steps": 60, "evaluate_every": 0, "checkpoint_every": 0}
-    whole = train(tmp_path, small(algorithm), name="whole", **how)
+    whole = train(tmp_path, small("ppo"), name="whole", **how)
     with pytest.raises(CrashError):
-        train(tmp_path, small(algorithm), name="killed", callbacks=[Saving("on_update"), CrashAt(50)], **how)
+        train(
+            tmp_path, small("ppo"), name="killed", callbacks=[CheckpointRequests(in_updates=True), CrashAt(50)], **how
+        )
     killed = Run(tmp_path / "killed")
     assert checkpoints(killed).steps()
     assert_same(whole, killed.resume())
 
 
-@pytest.mark.parametrize("crash", [65, 75])
-def test_a_checkpoint_of_a_hook_has_all_callbacks_of_that_step(tmp_path: Path, crash: int):
-    """Those behind the one that asked for it had not been called yet, and never were after a kill."""
+def test_callbacks_of_killed_run_receive_the_same_hooks(tmp_path: Path):
+    """A checkpoint that a hook requests also contains the states of the callbacks after it in the list."""
     options: dict[str, Any] = {"steps": 100, "evaluate_every": 30, "checkpoint_every": 0}
-    undisturbed, resumed, saving = Diary(), Diary(), Saving("on_evaluation", "on_step 70")
-    train(tmp_path, name="whole", callbacks=[saving, undisturbed], **options)
+    undisturbed, resumed, saving = Diary(), Diary(), CheckpointRequests()
+    whole = train(tmp_path, name="whole", callbacks=[saving, undisturbed], **options)
     assert saving.made == ["00", "30", "60", "70", "90", "00"]
     with pytest.raises(CrashError):
-        train(tmp_path, name="run", callbacks=[Saving(*saving.asks), Diary(), CrashAt(crash)], **options)
-    assert checkpoints(Run(tmp_path / "run")).steps()[-1] == crash - 5
-    Run(tmp_path / "run").resume(callbacks=[Saving(*saving.asks), resumed])
+        train(tmp_path, name="run", callbacks=[CheckpointRequests(), Diary(), CrashAt(75)], **options)
+    assert checkpoints(Run(tmp_path / "run")).steps()[-1] == 70
+    run = Run(tmp_path / "run").resume(callbacks=[CheckpointRequests(), resumed])
     assert resumed.hooks == undisturbed.hooks
+    assert_same(whole, run)  # with the callbacks' states, and their numbers in metrics.jsonl
 
 
-# ---------------------------------------------------------------------------------------------------- ready callbacks
-@pytest.fixture
-def returns(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Evaluations at steps 0, 20, 40 ... have these mean returns, in every process."""
-
-    def given(*values: float) -> None:
-        def evaluate(self: Evaluator, policy: Any, step: int, *how: Any) -> Evaluation:
-            scores = Evaluation(np.array([values[step // 20]]), np.array([10]))
-            monkeypatch.setattr(evaluation, "evaluate", lambda *_: scores)
-            return real(self, policy, step, *how)
-
-        real = Evaluator.evaluate
-        monkeypatch.setattr(Evaluator, "evaluate", evaluate)
-
-    return given
-
-
-def test_it_stops_at_a_return_and_says_why(tmp_path: Path, returns: Any):
-    returns(0.0, 7.0, 9.5, 10.0, 12.0, 0.0)
+# ---------------------------------------------------------------------------------------------------- built-in
+def test_stop_at_return_ends_the_run_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    scores = iter([0.0, 7.0, 9.5, 10.0, 12.0, 0.0])  # at steps 0, 20, 40 ...
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_: Evaluation(np.array([next(scores)]), np.array([10])))
     run = train(tmp_path, callbacks=[StopAtReturn(10)], steps=100, evaluate_every=20)
     assert checkpoints(run).steps()[-1] == 60
     assert notices(run, [StopAtReturn(12)]) == [
@@ -324,22 +267,22 @@ def test_it_stops_at_a_return_and_says_why(tmp_path: Path, returns: Any):
     assert notices(without, [StopAtReturn(10)]) == ["StopAtReturn needs evaluations, and evaluate_every is 0."]
 
 
-def test_a_time_limit_counts_over_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_time_limit_counts_across_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     now = [0.0]
     monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: now[0])
 
-    class Ticking(duetto.Callback):
+    class ClockTick(duetto.Callback):
         def on_step(self, trainer: Trainer) -> None:
             now[0] += 1.0
 
-    run = train(tmp_path, callbacks=[Ticking(), TimeLimit(55.0), StopAt(50)])
+    run = train(tmp_path, callbacks=[ClockTick(), TimeLimit(55.0), StopAt(50)])
     assert checkpoints(run).steps()[-1] == 50
-    [why] = notices(run, [Ticking(), TimeLimit(55.0)])
-    assert why.startswith("The run stops at step 55. It has worked for 55 seconds, its time limit.")
-    assert notices(run, [Ticking(), TimeLimit(1e6)]) == []
+    [why] = notices(run, [ClockTick(), TimeLimit(55.0)])
+    assert why.startswith("The run stops at step 55. It has reached its time limit of 55 seconds.")
+    assert notices(run, [ClockTick(), TimeLimit(1e6)]) == []
 
 
-def test_a_video_every_so_many_steps_changes_no_number(tmp_path: Path):
+def test_record_video_leaves_training_unchanged(tmp_path: Path):
     options: dict[str, Any] = {"steps": 90, "environment_options": {"max_episode_steps": 15}, "num_envs": 2}
     whole = train(tmp_path, name="whole", **options)
     with pytest.raises(CrashError):
@@ -350,17 +293,17 @@ def test_a_video_every_so_many_steps_changes_no_number(tmp_path: Path):
     assert_same(whole, run)
 
 
-def test_an_environment_without_pictures_shows_before_the_first_step(tmp_path: Path):
-    class Blind(Line):
+def test_record_video_without_images_fails_before_training(tmp_path: Path):
+    class WithoutImages(Line):
         def render(self) -> None:
             return None
 
     with pytest.raises(DuettoError, match="render"):
-        train(tmp_path, environment=Blind, name="blind", callbacks=[RecordVideo(50)])
+        train(tmp_path, environment=WithoutImages, name="blind", callbacks=[RecordVideo(50)])
     assert not (tmp_path / "blind" / "metrics.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("make", [lambda: StopAtReturn("ten"), lambda: TimeLimit(0.0), lambda: RecordVideo(1.5)])
-def test_what_makes_no_sense_is_refused(make: Any):
+def test_invalid_arguments_of_built_in_callbacks_are_refused(make: Any):
     with pytest.raises(UsageError, match="must be"):
         make()

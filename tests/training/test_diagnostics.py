@@ -16,8 +16,10 @@ from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.training.trainer import Trainer
 
 
-def heard(folder: Path, algorithm: Any = None, environment: Any = "Pendulum-v1", **options: Any) -> tuple[Any, int]:
-    """What a run said, and how many updates it made."""
+def notices_and_updates(
+    folder: Path, algorithm: Any = None, environment: Any = "Pendulum-v1", **options: Any
+) -> tuple[Any, int]:
+    """Train; return the run's notices and its number of updates."""
     trainers: list[Trainer] = []
     name = f"run-{len(list(folder.iterdir()))}"
     train(folder, algorithm, environment, name=name, evaluate_every=0, callbacks=[trainers.append], **options)
@@ -27,32 +29,29 @@ def heard(folder: Path, algorithm: Any = None, environment: Any = "Pendulum-v1",
 @pytest.mark.parametrize(
     ("algorithm", "num_envs", "first", "because"),
     [
-        (small(random_steps=0), 1, 31, "learning_starts is 30"),
-        (small(random_steps=0, learning_starts=0, train_every=7), 1, 7, "is 0 and train_every is 7."),
-        (small(random_steps=0), 4, 29, "learning_starts is 30"),  # the eighth vector step ends at step 32
+        (small(random_steps=0), 4, 29, "learning_starts is 30"),  # the vector step ends at step 32
         (small("ppo"), 2, 31, "rollout_steps is 16 in 2 environment(s)"),
     ],
 )
-def test_a_run_that_ends_before_its_first_update_says_so(
+def test_a_run_that_ends_before_its_first_update_warns(
     tmp_path: Path, algorithm: Any, num_envs: int, first: int, because: str
 ):
-    said, updates = heard(tmp_path, algorithm, steps=first, num_envs=num_envs)
+    said, updates = notices_and_updates(tmp_path, algorithm, steps=first, num_envs=num_envs)
     assert said == []
     assert updates > 0
-    [notice], updates = heard(tmp_path, algorithm, steps=first - num_envs, num_envs=num_envs)
+    [notice], updates = notices_and_updates(tmp_path, algorithm, steps=first - num_envs, num_envs=num_envs)
     assert notice.startswith(f"{first - num_envs} steps are too few: there will be no update, because ")
     assert updates == 0
     assert because in notice
 
 
-def test_only_random_actions_are_said_too(tmp_path: Path):
-    [notice], updates = heard(tmp_path, steps=30)
+def test_a_run_with_only_random_actions_warns(tmp_path: Path):
+    [notice], updates = notices_and_updates(tmp_path, steps=30)
     assert notice == (
         "30 steps are too few: there will be no update, because learning_starts is 30, and all actions will be random, "
         "because random_steps is 30. Increase --steps, or lower these options."
     )
     assert updates == 0
-    assert heard(tmp_path, small(learning_starts=10), steps=31) == ([], 21)
 
 
 class Choosing(Line):
@@ -73,14 +72,13 @@ R2D2 = {"recurrent_size": 4, "burn_in": 12, "unroll": 4, "overlap": 12, "learn_f
 @pytest.mark.parametrize(
     ("algorithm", "length", "cause"),
     [
-        (small("r2d2", **R2D2), 12, "unless learn_from_start is true, for an episode of burn_in and unroll steps."),
-        (small("r2d2", **R2D2), 10**9, ""),
+        (small("r2d2", **R2D2), 12, "without learn_from_start also wait for an episode of burn_in + unroll steps."),
         (small("dqn", train_at_episode_end=True), 10**9, "No episode ended: give the environment a time limit"),
-        (small("dqn", train_at_episode_end=True), 150, ""),
+        (small("dqn", train_at_episode_end=True), 150, ""),  # one episode ends
     ],
 )
-def test_a_run_that_learned_nothing_says_so_at_its_end(tmp_path: Path, algorithm: Any, length: int, cause: str):
-    said, _ = heard(tmp_path, algorithm, Choosing, environment_options={"length": length})
+def test_a_run_without_an_update_warns_at_its_end(tmp_path: Path, algorithm: Any, length: int, cause: str):
+    said, _ = notices_and_updates(tmp_path, algorithm, Choosing, environment_options={"length": length})
     found = [notice for notice in said if notice.startswith("The run made no update in 200 steps. ")]
     assert len(found) == bool(cause)
     assert cause in "".join(found)
@@ -93,28 +91,23 @@ CHOICE, BOX = Discrete(2), Box((1,), "float32", (-1.0,), (1.0,))
 @pytest.mark.parametrize(
     ("means", "action", "said"),
     [
-        ({"approx_kl": 0.39, "entropy": 0.09}, CHOICE, ""),  # CartPole at a learning rate of 0.1: it learns
-        ({"approx_kl": 20.7, "entropy": 0.0057}, CHOICE, "approx_kl is 20.7 (usual"),  # at 1: it does not
+        ({"approx_kl": 0.39, "entropy": 0.09}, CHOICE, ""),  # CartPole with learning rate 0.1: it learns
+        ({"approx_kl": 20.7, "entropy": 0.0057}, CHOICE, "approx_kl is 20.7 (usual"),  # with 1: it does not
         ({"approx_kl": 0.0, "entropy": 2e-32}, CHOICE, "entropy is 0"),
         ({"approx_kl": 0.0, "entropy": 0.0}, Discrete(1), ""),
-        ({"approx_kl": 0.0, "entropy": -3.7}, BOX, ""),  # differential: any number
-        ({"approx_kl": 0.0, "entropy": -2.0}, Dict((("gear", CHOICE), ("thrust", BOX))), ""),  # so is a sum with one
-        ({"approx_kl": 0.0, "entropy": 0.0}, Dict((("gear", CHOICE), ("horn", CHOICE))), "entropy is 0"),
-        ({"approx_kl": 78.6, "entropy": 2.3}, BOX, "approx_kl is 78.6"),
+        ({"approx_kl": 0.0, "entropy": -3.7}, BOX, ""),  # differential entropy can be negative
+        ({"approx_kl": 0.0, "entropy": -2.0}, Dict((("gear", CHOICE), ("thrust", BOX))), ""),
         ({"updates": 3.0}, CHOICE, ""),  # a line without an update
     ],
 )
-def test_ppo_knows_its_symptoms(means: dict[str, float], action: Any, said: str):
+def test_ppo_reports_unusual_kl_and_entropy(means: dict[str, float], action: Any, said: str):
     symptom = PPO().symptom(means, action)
     assert said in symptom
     assert bool(said) == bool(symptom)
 
 
-@pytest.mark.parametrize("learning_rate", [3e-3, 1e6])
-def test_a_policy_that_learns_no_more_is_said_once(tmp_path: Path, learning_rate: float):
-    algorithm = small("ppo", learning_rate=learning_rate, rollout_steps=64)
-    said, _ = heard(tmp_path, algorithm, "CartPole-v1", steps=512)
-    assert len(said) == (learning_rate > 1)
-    for notice in said:
-        assert re.match("Step 75: learn/(approx_kl|entropy) is ", notice)
-        assert "lower learning_rate" in notice
+def test_a_collapsed_policy_is_reported_once(tmp_path: Path):
+    algorithm = small("ppo", learning_rate=1e6, rollout_steps=64)
+    [notice], _ = notices_and_updates(tmp_path, algorithm, "CartPole-v1", steps=512)
+    assert re.match("Step 75: learn/(approx_kl|entropy) is ", notice)
+    assert "lower learning_rate" in notice

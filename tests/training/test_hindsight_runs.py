@@ -1,4 +1,4 @@
-"""Runs with hindsight: who may have it, what networks see, and that a killed one continues in the same bits."""
+"""Runs with hindsight experience replay (HER): refused environments and options, discrete actions."""
 
 from __future__ import annotations
 
@@ -11,30 +11,21 @@ import pytest
 from goal_environment import NEAR, GoalLine, Informed, Mute
 from gymnasium.spaces import Discrete
 from gymnasium.wrappers import TransformReward
-from small_runs import StopAt, assert_same, small, train
+from small_runs import small, train
 
 import duetto
 from duetto import environments
 from duetto.errors import EnvironmentFailedError, UsageError
-from duetto.networks.spaces import Box, Dict
-from duetto.runs.run import Run
-
-GOAL = Box((1,), "float32", (-10.0,), (10.0,))
-SPACE = Dict((("achieved_goal", GOAL), ("desired_goal", GOAL), ("observation", GOAL)))
-ACTION = Box((1,), "float32", (-1.0,), (1.0,))
 
 
-# ------------------------------------------------------------------------------------------------ who may have it
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"n_step": 3}, "n_step is 3; with hindsight it must be 1"),
-        ({"recurrent": "lstm"}, "hindsight is for transitions; recurrent layers learn from sequences."),
-        ({"hindsight": "past"}, "hindsight is 'past'; it must be one of none, future, final, episode."),
-        ({"hindsight_share": 1.5}, "hindsight_share is 1.5; it must be at least 0 and at most 1."),
+        ({"n_step": 3}, "n_step is 3 and recurrent is none; with hindsight they must be 1 and none"),
+        ({"recurrent": "lstm"}, "n_step is 1 and recurrent is lstm; with hindsight they must be 1 and none"),
     ],
 )
-def test_what_does_not_go_together(options: dict[str, Any], sentence: str):
+def test_her_refuses_n_step_and_recurrent_options(options: dict[str, Any], sentence: str):
     with pytest.raises(UsageError) as refusal:
         duetto.TD3(**{"hindsight": "future"} | options)
     assert str(refusal.value).startswith(sentence)
@@ -47,9 +38,7 @@ def test_what_does_not_go_together(options: dict[str, Any], sentence: str):
         (Mute, "has no compute_reward"),
     ],
 )
-def test_environments_without_goals_are_refused_before_anything_is_written(
-    tmp_path: Path, environment: Any, sentence: str
-):
+def test_her_refuses_environments_without_goals_before_writing(tmp_path: Path, environment: Any, sentence: str):
     with pytest.raises(UsageError, match=sentence):
         train(tmp_path, small(hindsight="future"), environment)
     assert not list(tmp_path.iterdir())
@@ -60,22 +49,19 @@ def test_environments_without_goals_are_refused_before_anything_is_written(
     [
         (
             partial(GoalLine, bonus=2.0),
-            r"compute_reward gives (-1 where the step gave 1|0 where the step gave 2), and so in",
+            r"compute_reward returns (-1, but step returned 1|0, but step returned 2)\. They differ in",
         ),
-        (lambda: TransformReward(GoalLine(), lambda reward: 3 * reward - 1), r"where the step gave -(4|1), and so in"),
+        (lambda: TransformReward(GoalLine(), lambda reward: 3 * reward - 1), r"but step returned -(4|1)\."),
         (Informed, "compute_reward, with an empty info, raised KeyError: 'reward'"),
     ],
 )
-def test_rewards_that_goals_do_not_explain_end_the_run(tmp_path: Path, environment: Any, sentence: str):
+def test_her_reports_rewards_not_computable_from_goals(tmp_path: Path, environment: Any, sentence: str):
     with pytest.raises(EnvironmentFailedError, match=sentence):
         train(tmp_path, small(hindsight="future", batch_size=64), environment)
 
 
-# ------------------------------------------------------------------------------------------------ what is seen
-
-
-def test_the_goals_of_an_environment():
-    """Its reward takes batches; its compute_terminated one pair, and would be wrong for all if it got them at once."""
+def test_goal_env_computes_rewards_and_terminations():
+    """GoalLine's `compute_reward` takes batches, but its `compute_terminated` takes one pair of goals."""
     goals = environments.GoalEnv(environments.make(GoalLine))
     achieved, desired = np.float32([[0], [1], [2]]), np.float32([[0], [0], [2 + 0.9 * NEAR]])
     np.testing.assert_array_equal(goals.reward(achieved, desired), np.float32([0, -1, 0]))
@@ -83,32 +69,8 @@ def test_the_goals_of_an_environment():
     goals.close()
 
 
-# ------------------------------------------------------------------------------------------------ exactly the same
-
-
-CASES = [
-    ("torch", "ddpg", {"hindsight": "episode"}),
-    ("torch", "sac", {"hindsight": "final"}),
-    ("jax", "td3", {"hindsight": "future"}),
-]
-
-
-@pytest.mark.parametrize(("backend", "name", "options"), CASES)
-def test_what_is_interrupted_ends_as_what_is_not(tmp_path: Path, backend: str, name: str, options: dict[str, Any]):
-    """Stopped in the middle of episodes, with rings that went round: two environments, 60 rows each."""
-    how: dict[str, Any] = {"environment": GoalLine, "backend": backend, "num_envs": 2, "evaluate_every": 0}
-    algorithm = small(name, **options)
-    whole = train(tmp_path, algorithm, name="whole", **how)
-    parts = train(tmp_path, algorithm, name="parts", callbacks=[StopAt(150)], **how)
-    assert_same(whole, resumed(parts))
-
-
-def resumed(run: Run) -> Run:
-    return Run(run.path, environment=GoalLine).resume()
-
-
-def test_choices_have_hindsight_too(tmp_path: Path):
-    class Steps(GoalLine):
+def test_her_supports_discrete_actions(tmp_path: Path):
+    class DiscreteGoalLine(GoalLine):
         def __init__(self) -> None:
             super().__init__()
             self.action_space: Any = Discrete(2)
@@ -116,9 +78,6 @@ def test_choices_have_hindsight_too(tmp_path: Path):
         def step(self, action: Any) -> Any:
             return super().step(np.float32([2 * action - 1]))
 
-    run = train(tmp_path, duetto.DiscreteSAC(hindsight="future", hidden=(16, 16), **SMALL_STEPS), Steps, steps=60)
+    run = train(tmp_path, small("discretesac", hindsight="future"), DiscreteGoalLine, steps=60)
     agent = duetto.load(run.path)
-    assert agent.act(Steps().reset(seed=1)[0]) in (0, 1)
-
-
-SMALL_STEPS: dict[str, Any] = {"batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
+    assert agent.act(DiscreteGoalLine().reset(seed=1)[0]) in (0, 1)

@@ -1,4 +1,4 @@
-"""Dict and Tuple action spaces: one distribution of independent parts, and the environment gets what it asked for."""
+"""Dict and Tuple action spaces: one distribution with independent parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPACE = Dict(
 
 
 class Cockpit(gymnasium.Env):
-    """Checks what it gets; pays for the right choices, and for numbers near 1. `masked`: it forbids some."""
+    """Asserts that actions are in its space and not masked. Rewards some choices, and numbers near 1."""
 
     observation_space = Box(-1, 1, (2,), np.float32)
     action_space: Any = SPACE
@@ -42,7 +42,7 @@ class Cockpit(gymnasium.Env):
         return self.see()
 
     def see(self) -> Any:
-        # aim 2 and 3, buttons 2 and 2, move 3: neither aim 1 of the second nor a move of 0
+        # sizes: aim 2 and 3, buttons 2 and 2, move 3; forbids aim[1] == 1 and move == 0
         mask = np.array([1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 1])
         return np.array([self.time / 5, 0], np.float32), {"action_mask": mask} if self.masked else {}
 
@@ -55,10 +55,9 @@ class Cockpit(gymnasium.Env):
         return *self.see()[:1], reward, False, self.time == 5, self.see()[1]
 
 
-@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("vector", [False, True])
-def test_an_environment_gets_what_its_space_says(masked: bool, vector: bool) -> None:
-    one = partial(Cockpit, masked)
+def test_environment_receives_actions_in_its_space(vector: bool) -> None:
+    one = partial(Cockpit, masked=vector)
     stepper = make(Whole([one] * 3) if vector else one, **({} if vector else {"num_envs": 3}))
     stepper.reset(0)
     random = np.random.default_rng(0)
@@ -71,9 +70,8 @@ def test_an_environment_gets_what_its_space_says(masked: bool, vector: bool) -> 
             stepper.step(np.array([[0, 0, 0, 0, wrong, 0, 0]] * 3))
 
 
-@pytest.mark.parametrize("recurrent", ["none", "lstm"])
-def test_it_learns_acts_and_resumes(recurrent: Any, tmp_path: Path) -> None:
-    options = {"recurrent": recurrent, "recurrent_size": 8, "minibatches": 2}
+def test_recurrent_ppo_with_joint_actions_acts_and_resumes(tmp_path: Path) -> None:
+    options = {"recurrent": "lstm", "recurrent_size": 8, "minibatches": 2}
     how: dict[str, Any] = {"steps": 160, "num_envs": 2, "evaluate_every": 0}
     environment = partial(Cockpit, True)
     whole = train(tmp_path / "whole", small("ppo", **options), environment, **how)
@@ -93,7 +91,7 @@ def test_it_learns_acts_and_resumes(recurrent: Any, tmp_path: Path) -> None:
     assert several["buttons"].dtype == np.int8
 
 
-def test_other_algorithms_say_what_they_want(tmp_path: Path) -> None:
+def test_algorithms_without_joint_actions_name_their_required_spaces(tmp_path: Path) -> None:
     for name in ("dqn", "td3"):
         with pytest.raises(UsageError, match=rf"{name} needs a .* has Dict\(aim: .* Algorithms for it: .*ppo"):
             train(tmp_path, small(name), Cockpit)

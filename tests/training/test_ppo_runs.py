@@ -1,4 +1,4 @@
-"""PPO in whole runs: every kind of action and observation, what the log says, how it is evaluated."""
+"""Runs of PPO: action and observation spaces, metrics, evaluations."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from policy_environments import KINDS, Seen, Wander
-from small_runs import StopAt, assert_same, checkpoints, small, train
-from test_resume import EVERYTHING_OF_PPO
+from gymnasium.vector import AutoresetMode
+from policy_environments import Free, Pieces, Several, Wander
+from small_runs import small, train
+from vector_envs import Whole
 
 import duetto
 from duetto.errors import UsageError
 from duetto.training.trainer import Trainer
 
-QUIET: dict[str, Any] = {"steps": 64, "evaluate_every": 0, "num_envs": 2}
+SHORT_RUN: dict[str, Any] = {"steps": 64, "evaluate_every": 0, "num_envs": 2}
 
 
-def observed(environment: gymnasium.Env, count: int = 12) -> list[Any]:
-    """What the environment gives, over two episodes."""
+def collect_observations(environment: gymnasium.Env, count: int = 12) -> list[Any]:
+    """Return observations of two episodes."""
     environment.action_space.seed(0)
     seen = [environment.reset(seed=0)[0]]
     while len(seen) < count:
@@ -29,39 +30,33 @@ def observed(environment: gymnasium.Env, count: int = 12) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("environment", KINDS)
-def test_every_kind_of_action_and_observation(tmp_path: Path, environment: Any):
-    """The environments refuse what is not theirs. What one framework trained acts the same on the other."""
+@pytest.mark.parametrize("environment", [Several, Free, Pieces])
+def test_ppo_agent_acts_the_same_on_both_frameworks(tmp_path: Path, environment: Any):
+    """For several action and observation spaces; the environments refuse invalid actions."""
     options = {"normalize_observations": True, "image_features": 64, "policy_gain": 3.0, "learning_rate": 1e-4}
-    hidden = () if environment is Seen else (32, 32)  # a picture's likeliest choice changes seldom
-    run = train(tmp_path, small("ppo", hidden=hidden, **options), environment, **QUIET)
+    run = train(tmp_path, small("ppo", **options), environment, **SHORT_RUN)
     one, two = (duetto.load(run.path, backend=backend) for backend in ("torch", "jax"))
     space, actions = environment.action_space, []
-    for obs in observed(environment()):
+    for obs in collect_observations(environment()):
         action = one.act(obs)
         assert space.contains(action)
         np.testing.assert_allclose(action, two.act(obs), rtol=1e-4, atol=1e-5)
         actions.append(action)
-    assert np.ptp(actions, axis=0).max() > 0, "actions that do not depend on what is seen"
+    assert np.ptp(actions, axis=0).max() > 0, "actions that do not depend on observations"
 
 
-@pytest.mark.parametrize(
-    ("environment", "hyperparameters", "words"),
-    [
-        (Wander, {"minibatches": 5}, r"A rollout of 16 steps in 2 environment\(s\) has 32 steps, which cannot be cut"),
-        (Wander, {"minibatches": 32}, "32 minibatches of 32 steps have one step each. Choose fewer minibatches."),
-    ],
-)
-def test_what_it_cannot_do_is_refused_in_a_sentence(
-    tmp_path: Path, environment: Any, hyperparameters: dict, words: str
-):
-    with pytest.raises(UsageError, match=words):
-        train(tmp_path, small("ppo", **hyperparameters), environment, **QUIET)
+def test_minibatches_that_do_not_fit_a_rollout_are_refused(tmp_path: Path):
+    for minibatches, words in (
+        (5, r"A rollout of 16 steps in 2 environment\(s\) has 32 steps, which cannot be cut"),
+        (32, "32 minibatches of 32 steps have one step each. Choose fewer minibatches."),
+    ):
+        with pytest.raises(UsageError, match=words):
+            train(tmp_path, small("ppo", minibatches=minibatches), Wander, **SHORT_RUN)
 
 
-# ---------------------------------------------------------------------------------------------------- the log
-def test_a_line_of_metrics_says_how_learning_goes(tmp_path: Path):
-    run = train(tmp_path, small("ppo", max_grad_norm=0.5), Wander, **QUIET | {"log_every": 32})
+# ---------------------------------------------------------------------------------------------------- metrics
+def test_ppo_metric_names_and_ranges(tmp_path: Path):
+    run = train(tmp_path, small("ppo", max_grad_norm=0.5), Wander, **SHORT_RUN | {"log_every": 32})
     first, second = run.metrics()
     names = {name.removeprefix("learn/") for name in first if name.startswith("learn/")}
     assert names == {
@@ -83,29 +78,39 @@ def test_a_line_of_metrics_says_how_learning_goes(tmp_path: Path):
     assert 0 < first["learn/entropy"] <= np.log(4) + 1e-6
 
 
-@pytest.mark.parametrize(("target_kl", "updates"), [(0.0, 12), (1e9, 12), (1e-9, 2)])
-def test_beyond_the_divergence_the_other_epochs_are_left_out(
-    tmp_path: Path, backend: str, target_kl: float, updates: int
-):
-    """Two rollouts, 6 epochs each. The first epoch has 2 minibatches, so it diverges a little: no second follows."""
+@pytest.mark.parametrize(("target_kl", "updates"), [(1e9, 12), (1e-9, 2)])
+def test_target_kl_skips_the_remaining_epochs(tmp_path: Path, target_kl: float, updates: int):
+    """Two rollouts, at most 6 epochs each. A tiny target_kl allows only the first epoch of each."""
     algorithm = small("ppo", epochs=6, target_kl=target_kl)
-    [line] = train(tmp_path, algorithm, Wander, **QUIET | {"log_every": 64, "backend": backend}).metrics()
+    [line] = train(tmp_path, algorithm, Wander, **SHORT_RUN | {"log_every": 64}).metrics()
     assert line["learn/updates"] == updates
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize("options", [{"recurrent": "lstm"}, {"recurrent": "gru", "previous_reward": "raw"}], ids=str)
+def test_recurrent_ppo_first_update_has_zero_kl(tmp_path: Path, options: dict[str, Any], vector: bool):
+    """The first update uses the same hidden states, previous actions and rewards as the acting policy."""
+    environment: Any = Whole([Wander] * 2, autoreset_mode=AutoresetMode.NEXT_STEP) if vector else Wander
+    algorithm = small("ppo", **options, recurrent_size=8, rollout_steps=13, epochs=1, minibatches=1, policy_gain=3.0)
+    run = train(tmp_path, algorithm, environment, **SHORT_RUN | {"num_envs": 2, "log_every": 26})
+    divergences = [line["learn/approx_kl_k2"] for line in run.metrics() if "learn/approx_kl_k2" in line]
+    assert len(divergences) >= 2
+    assert divergences == pytest.approx([0] * len(divergences), abs=1e-10)
 
 
 # ---------------------------------------------------------------------------------------------------- evaluation
 STOCHASTIC: dict[str, Any] = {"stochastic_evaluation": True, "policy_gain": 1.0}
 
 
-def test_sampled_evaluations_are_reproducible(tmp_path: Path):
-    """Each starts with the same random numbers, whatever was evaluated before; and the run's folder gives it again."""
+def test_stochastic_evaluations_are_reproducible(tmp_path: Path):
+    """Each evaluation starts with the same random numbers, during training and after it."""
     results: list[Any] = []
 
     def look(trainer: Trainer) -> None:
         if trainer.step == 32:
             results.extend(trainer.evaluate().returns.tolist() for _ in range(2))
 
-    options = QUIET | {"evaluate_every": 64, "evaluation_episodes": 4}
+    options = SHORT_RUN | {"evaluate_every": 64, "evaluation_episodes": 4}
     run = train(tmp_path, small("ppo", **STOCHASTIC), "CartPole-v1", callbacks=[look], **options)
     assert results[0] == results[1]
     assert len(set(results[0])) > 1
@@ -113,28 +118,3 @@ def test_sampled_evaluations_are_reproducible(tmp_path: Path):
     assert again.mean_return == run.evaluations()[-1]["mean_return"]
     np.testing.assert_array_equal(run.evaluate(episodes=4).returns, again.returns)
     assert not np.array_equal(run.evaluate(episodes=4, seed=5).returns, again.returns)
-
-
-# ---------------------------------------------------------------------------------------------------- resuming
-# 2 environments of 16 steps: 32 and 64 are between two rollouts, 34 and 62 are one vector step off, 2 is the first.
-@pytest.mark.parametrize(
-    ("backend", "stop_at", "statistics"),
-    [
-        *(("torch", step, "rollouts") for step in (2, 32, 34, 50, 62, 64)),
-        ("torch", 50, "steps"),
-        ("jax", 50, "rollouts"),
-        ("jax", 64, "rollouts"),
-    ],
-)
-def test_stopped_anywhere_in_a_rollout(tmp_path: Path, backend: str, stop_at: int, statistics: str):
-    options: dict[str, Any] = {"environment": "CartPole-v1", "num_envs": 2, "steps": 100, "backend": backend}
-    options |= {"environment_options": {"max_episode_steps": 7}, "evaluate_every": 60}
-    algorithm = small("ppo", **EVERYTHING_OF_PPO, observation_statistics=statistics)
-    stopped = train(tmp_path, algorithm, name="stopped", callbacks=[StopAt(stop_at)], **options)
-    assert checkpoints(stopped).steps()[-1] == stop_at
-    state = checkpoints(stopped).load_latest().state["memory"]
-    assert state["filled"] == stop_at // 2 % 16
-    assert bool(len(state["ends"]["time"])) == (
-        stop_at in (50, 62)
-    )  # after 9 and 15 vector steps of a rollout an episode was cut
-    assert_same(train(tmp_path, algorithm, name="whole", **options), stopped.resume())

@@ -1,4 +1,4 @@
-"""What a person sees: on a terminal a bar, elsewhere lines."""
+"""The progress display: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from duetto.training.progress_lines import LiveDisplay, say
 from duetto.training.trainer import Trainer
 
 
-def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str:
-    """What a run prints."""
+def progress_output(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str:
+    """Return the output of a run."""
     console = Console(record=True, force_terminal=terminal, width=140, file=io.StringIO())
     with ProgressDisplay(console) as display:
         spec = RunSpec(small(), Line, RunOptions(**OPTIONS | options), runs_dir=tmp_path, name=name)
@@ -32,7 +32,7 @@ def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str
     return console.export_text()
 
 
-def test_a_terminals_lines_break_between_words():
+def test_lines_on_a_terminal_break_between_words():
     file = io.StringIO()
     sentence = "3,000 steps are too few, because learning_starts is 25,000. Increase --steps, or lower this option."
     say(Console(file=file, force_terminal=True, width=40, color_system=None), f"{sentence}\n  indented", "yellow")
@@ -43,40 +43,37 @@ def test_a_terminals_lines_break_between_words():
     assert lines[3] == "  indented"
 
 
-def test_the_first_lines_say_what_runs_where(tmp_path: Path):
-    text = shown(tmp_path, terminal=False, seed=3, steps=1200, evaluate_every=600, checkpoint_every=0)
+def test_output_names_the_run_and_each_evaluation(tmp_path: Path):
+    text = progress_output(tmp_path, terminal=False, steps=150, seed=3)
     assert text.startswith(
-        f"td3 on Line, torch on cpu, seed 3, preset default, 1,200 steps\n{tmp_path}/shown/\nstep         0  evaluation"
+        "td3 on Line, torch on cpu, seed 3, preset default, 150 steps, random actions in the first 30\n"
+        f"{tmp_path}/shown/\nstep         0  evaluation"
     )
     assert "Resuming" not in text
-
-
-def test_every_evaluation_is_a_line(tmp_path: Path):
-    text = shown(tmp_path, terminal=False, steps=150)
     rows = Run(tmp_path / "shown", environment=Line).evaluations()
     lines = re.findall(r"^step +(\d+)  evaluation (-?[\d.]+) ± 0.0 over 1 episode$", text, re.MULTILINE)
     assert lines == [(f"{row['step']:.0f}", f"{row['mean_return']:.1f}") for row in rows]
     assert [line[0] for line in lines] == ["0", "60", "120", "150"]
 
 
-def test_elsewhere_a_line_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_progress_without_terminal_prints_periodic_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
-    text = shown(tmp_path, terminal=False, steps=100)
+    text = progress_output(tmp_path, terminal=False, steps=100)
     pattern = r"^step +99  ([\d,]+) steps/s  evaluation -?\d+\.\d  training -?\d+\.\d  critic loss [\d.e+-]+$"
     [rate] = re.findall(pattern, text, re.MULTILINE)
     assert float(rate.replace(",", "")) > 1
 
 
-def test_on_a_terminal_a_bar_with_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_on_a_terminal_progress_is_a_bar_with_a_status_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
-    text = shown(tmp_path, terminal=True)
+    text = progress_output(tmp_path, terminal=True)
     where, learned = text.splitlines()[-2:]
     assert re.search(r"td3 Line ━+ 200/200 [\d,]+ steps/s 0:00:00 *$", where)
     assert re.search(r"^evaluation -\d+\.\d +training -\d+\.\d +critic loss", learned)
 
 
-def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_step_rate_excludes_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A clock that counts 0.5 s for every step and 20 s for every evaluation."""
     console = Console(record=True, force_terminal=False, width=140, file=io.StringIO())
     display = ProgressDisplay(console)
@@ -95,7 +92,7 @@ def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkey
     assert rates == {"2"}
 
 
-def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path):
+def test_a_resumed_run_shows_its_step_and_damaged_files(tmp_path: Path):
     run = train(tmp_path, callbacks=[StopAt(130)])
     (run.path / "checkpoints" / "step-000000000130" / "state.json").unlink()
     console = Console(record=True, force_terminal=False, width=60, file=io.StringIO())
@@ -111,7 +108,7 @@ def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path
 RESULTS = ["evaluation -1,234.5", "training -1,234.5", "critic loss 0.00123"]
 
 
-class Long(LiveDisplay):
+class LongNameDisplay(LiveDisplay):
     """A display of a run with a long name."""
 
     def __init__(self, width: int, file: io.StringIO | None = None) -> None:
@@ -128,9 +125,9 @@ def rendered(display: LiveDisplay) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [60, 80, 120, 300])
-def test_steps_and_time_left_are_seen_and_no_line_is_broken(width: int):
-    where, learned = rendered(Long(width))
+@pytest.mark.parametrize("width", [60, 300])
+def test_lines_fit_the_terminal_and_show_steps_and_time_left(width: int):
+    where, learned = rendered(LongNameDisplay(width))
     assert max(len(where), len(learned)) <= width
     assert "123,456/1,000,000 " in where
     assert " 0:11:50" in where
@@ -139,37 +136,22 @@ def test_steps_and_time_left_are_seen_and_no_line_is_broken(width: int):
 
 
 def test_names_are_shown_without_markup_and_control_characters():
-    display = Long(120)
+    display = LongNameDisplay(120)
     display._row("[red]sly[/red]\x1b[2J", 1, 2)
     [_, line, _] = rendered(display)
     assert line.startswith("[red]sly[/red]\\x1b[2J ")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
-def test_the_cursor_comes_back_after_an_error(error: type[BaseException]):
+def test_cursor_is_restored_after_an_error():
     written = io.StringIO()
-    with pytest.raises(error), Long(80, written):
-        raise error
+    with pytest.raises(KeyboardInterrupt), LongNameDisplay(80, written):
+        raise KeyboardInterrupt
     assert written.getvalue().rindex("\x1b[?25h") > written.getvalue().rindex("\x1b[?25l")
 
 
-def test_before_the_first_number_it_is_said_what_is_being_done(monkeypatch: pytest.MonkeyPatch):
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
-    console = Console(force_terminal=False, width=140, file=io.StringIO())
-    display = ProgressDisplay(console)
-    for seconds in range(100):
-        now[0] = float(seconds)
-        display.doing(f"evaluating: {seconds} of 100 episodes")
-    assert console.file.getvalue().splitlines() == [
-        f"evaluating: {seconds} of 100 episodes ({seconds} s)" for seconds in (5, 35, 65, 95)
-    ]
-
-
-@pytest.mark.parametrize("width", [60, 80])
-def test_a_terminal_sees_something_at_once_and_nothing_of_it_stays(tmp_path: Path, width: int):
+def test_a_terminal_shows_an_activity_at_once_and_removes_it(tmp_path: Path):
     written = io.StringIO()
-    console = Console(force_terminal=True, width=width, file=written, color_system=None)
+    console = Console(force_terminal=True, width=60, file=written, color_system=None)
     with shown_on(console, "td3 on Line: making environments and networks") as display:
         deadline = time.monotonic() + 5
         while "making environments" not in written.getvalue() and time.monotonic() < deadline:
@@ -181,7 +163,7 @@ def test_a_terminal_sees_something_at_once_and_nothing_of_it_stays(tmp_path: Pat
     assert re.search(r"60 steps and 30 updates in 0:00:\d\d\.\n", written.getvalue())
 
 
-def test_quiet_is_quiet_but_for_what_has_to_be_known(tmp_path: Path):
+def test_quiet_prints_only_notices(tmp_path: Path):
     console = Console(record=True, force_terminal=True, width=60, file=io.StringIO())
     with ProgressDisplay(console, quiet=True) as display:
         options = RunOptions(**OPTIONS | {"steps": 20})
@@ -192,7 +174,7 @@ def test_quiet_is_quiet_but_for_what_has_to_be_known(tmp_path: Path):
     assert text.count(". ") <= 2
 
 
-def test_text_is_printed_as_it_is():
+def test_a_path_is_printed_unchanged():
     console = Console(record=True, force_terminal=True, width=20, file=io.StringIO())
     path = "runs/[bold]a run/with a long name/that is wider than the terminal"
     say(console, path)
@@ -200,7 +182,7 @@ def test_text_is_printed_as_it_is():
 
 
 # ---------------------------------------------------------------------------------------------------- several seeds
-def test_of_seeds_side_by_side_the_lines_are_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_progress_lines_cover_all_parallel_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     console = Console(record=True, force_terminal=False, width=140, file=io.StringIO())

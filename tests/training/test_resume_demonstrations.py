@@ -1,4 +1,4 @@
-"""The promise also in pre-training: killed or stopped, and continued with."""
+"""Exact resume in pre-training, and with changed demonstrations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class StopAfter:
-    """A callback that ends the run after so many updates."""
+    """A callback that stops the run after `updates` updates."""
 
     def __init__(self, updates: int) -> None:
         self.updates = updates
@@ -37,26 +37,8 @@ class StopAfter:
             trainer.stop()
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_stopped_in_pretraining(tmp_path: Path, demos: str, name: str):
-    """In the middle, twice; after its last update; and before the first step."""
-    agent = small(name, **LEARNERS[name] | {"demonstrations": demos})
-    whole = train(tmp_path, agent, name="whole", **OPTIONS)
-    assert [row["step"] for row in whole.evaluations()] == [0, 0, 60, 120, 180, 200]
-    for where, stops in (("middle", (2, 4)), ("end", (6,))):
-        run = train(tmp_path, agent, name=where, callbacks=[StopAfter(stops[0])], **OPTIONS)
-        for updates in stops[1:]:
-            run.resume(callbacks=[StopAfter(updates)])
-        assert checkpoints(run).steps() == [0]
-        assert checkpoints(run).load_latest().state["learner"]["updates"] == stops[-1]
-        assert_same(whole, run.resume(), where)
-    run = train(tmp_path, agent, name="steps", callbacks=[StopAt(2)], **OPTIONS)
-    assert checkpoints(run).steps() == [0, 2]
-    assert_same(whole, run.resume(), "stopped after the first step")
-
-
 class CrashAfter(StopAfter):
-    """Ends it as kill -9 does, so far as one process can."""
+    """A callback that ends the run like `kill -9` after `updates` updates."""
 
     def __call__(self, trainer: Trainer) -> None:
         if trainer.learner.updates == self.updates:
@@ -64,27 +46,31 @@ class CrashAfter(StopAfter):
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_killed_in_pretraining(tmp_path: Path, demos: str, name: str):
-    """What it has learned until then is kept as often as a run's steps are."""
+def test_resume_is_exact_after_stops_and_kill_in_pretraining(tmp_path: Path, demos: str, name: str):
+    """Stop twice, kill, and stop after the first steps. In pre-training, `checkpoint_every` counts updates."""
     agent = small(name, **LEARNERS[name] | {"demonstrations": demos})
     options = OPTIONS | {"checkpoint_every": 2}
     whole = train(tmp_path, agent, name="whole", **options)
+    assert [row["step"] for row in whole.evaluations()] == [0, 0, 60, 120, 180, 200]
+    run = train(tmp_path, agent, name="run", callbacks=[StopAfter(1)], **options)
+    run.resume(callbacks=[StopAfter(3)])
     with pytest.raises(CrashError):
-        train(tmp_path, agent, name="killed", callbacks=[CrashAfter(5)], **options)
-    run = Run(tmp_path / "killed")
+        run.resume(callbacks=[CrashAfter(5)])
+    assert checkpoints(run).steps() == [0]
     assert checkpoints(run).load_latest().state["learner"]["updates"] == 4
-    assert_same(whole, run.resume(), "killed")
+    run.resume(callbacks=[StopAt(2)])
+    assert_same(whole, run.resume())
 
 
-def stopped(folder: Path) -> Run:
+def train_until_step_50(folder: Path) -> Run:
     recorded(folder / "demos")
     agent = small("dqfd", demonstrations=str(folder / "demos"))
     return train(folder, agent, name="run", callbacks=[StopAt(50)], **OPTIONS)
 
 
-def test_other_demonstrations_are_refused(tmp_path: Path):
-    """Nothing is changed: with the old ones the run continues."""
-    run = stopped(tmp_path)
+def test_resume_with_changed_demonstrations_is_refused(tmp_path: Path):
+    """The run continues once the old demonstrations are back."""
+    run = train_until_step_50(tmp_path)
     (tmp_path / "demos").rename(tmp_path / "old")
     recorded(tmp_path / "demos", episodes(2))
     with pytest.raises(CheckpointError, match="The contents of the demonstrations have changed"):

@@ -1,4 +1,4 @@
-"""The loop: its timetable, its end, and errors in it."""
+"""The training loop: evaluations, metrics, checkpoints, the best policy, and non-finite values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line, Opaque
-from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, notices, outcome, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, notices, small, train
 
 from duetto.errors import NonFiniteError
 from duetto.runs.run import Run
@@ -19,15 +19,15 @@ from duetto.training.evaluation import Evaluation
 from duetto.training.trainer import Trainer
 
 
-def test_the_timetable(tmp_path: Path):
+def test_evaluations_metrics_and_checkpoints_follow_their_intervals(tmp_path: Path):
     run = train(tmp_path, steps=130, evaluate_every=50, checkpoint_every=60, log_every=40)
     assert [row["step"] for row in run.evaluations()] == [0, 50, 100, 130]  # the last policy is always evaluated
     assert [line["step"] for line in run.metrics()] == [40, 80, 120, 130]
-    assert checkpoints(run).steps() == [120, 130]  # the last two; the end always gets one
+    assert checkpoints(run).steps() == [120, 130]  # the newest two; the end always has one
 
 
-def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path: Path):
-    """Also where one vector step goes far beyond the end; and continuing from there does not evaluate it again."""
+def test_run_shorter_than_evaluate_every_evaluates_at_its_end(tmp_path: Path):
+    """Also if the last vector step passes `steps`. A resume does not repeat the evaluation."""
     run = train(tmp_path, steps=45, num_envs=2, evaluate_every=1000, checkpoint_every=23)
     assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert checkpoints(run).load_latest().state["evaluations"] != checkpoints(run).load(24).state["evaluations"]
@@ -36,24 +36,23 @@ def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path
     assert [row["step"] for row in run.resume(steps=60).evaluations()] == [0, 46, 60]
 
 
-def test_the_last_evaluation_is_that_of_an_uninterrupted_run(tmp_path: Path):
+def test_run_killed_after_last_checkpoint_has_last_evaluation(tmp_path: Path):
     options: dict[str, Any] = {"steps": 90, "evaluate_every": 60, "checkpoint_every": 30}
-    for crash in (89, 90):  # before the last step, and after its checkpoint
-        with pytest.raises(CrashError):
-            train(tmp_path, name=f"crashed{crash}", callbacks=[CrashAt(crash)], **options)
-        resumed = Run(tmp_path / f"crashed{crash}").resume()
-        assert [row["step"] for row in resumed.evaluations()] == [0, 60, 90]
-        assert_same(train(tmp_path, **options), resumed)
+    with pytest.raises(CrashError):
+        train(tmp_path, name="crashed", callbacks=[CrashAt(90)], **options)
+    resumed = Run(tmp_path / "crashed").resume()
+    assert [row["step"] for row in resumed.evaluations()] == [0, 60, 90]
+    assert_same(train(tmp_path, **options), resumed)
 
 
-def test_what_is_switched_off(tmp_path: Path):
+def test_run_without_intervals_writes_only_the_last_checkpoint(tmp_path: Path):
     run = train(tmp_path, steps=60, evaluate_every=0, checkpoint_every=0)
     assert run.evaluations() == []
     assert checkpoints(run).steps() == [60]
     assert not (run.path / "checkpoints" / "best").exists()
 
 
-def test_it_runs_in_a_thread_where_no_signals_can_be_caught(tmp_path: Path):
+def test_run_works_outside_the_main_thread(tmp_path: Path):
     runs: list[Run] = []
     thread = threading.Thread(target=lambda: runs.append(train(tmp_path, steps=45)))
     thread.start()
@@ -61,23 +60,22 @@ def test_it_runs_in_a_thread_where_no_signals_can_be_caught(tmp_path: Path):
     assert checkpoints(runs[0]).steps() == [40, 45]
 
 
-def test_seeds_differ_and_repeat(tmp_path: Path):
+def test_runs_are_reproducible_by_seed(tmp_path: Path):
     said: list[str] = []
     look = AtStart(lambda trainer: said.extend(trainer.notices))
     one, two, three = train(tmp_path, seed=1), train(tmp_path, seed=1, callbacks=[look]), train(tmp_path, seed=2)
-    assert said == [f"{one.path} exists, so this run is in {two.path}. To continue the other: duetto resume {one.path}"]
+    assert said == [f"{one.path} exists, so this run is in {two.path}. To continue that run: duetto resume {one.path}"]
     assert [run.path.name for run in (one, two, three)] == [
         "td3-Pendulum-v1-s1",
         "td3-Pendulum-v1-s1-2",
         "td3-Pendulum-v1-s2",
     ]
     assert_same(one, two)
-    for name in ("metrics", "evaluations", "memory", "state"):
-        assert str(outcome(one)[name]) != str(outcome(three)[name])
+    assert one.metrics()[-1]["learn/critic_loss"] != three.metrics()[-1]["learn/critic_loss"]
 
 
-def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
-    """To the evaluations, in order."""
+def replace_evaluation_returns(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
+    """Replace the mean returns of evaluations, in order."""
     left = iter(returns)
 
     def scored(*_: Any) -> Evaluation:
@@ -87,7 +85,7 @@ def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
 
 
 def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    give(monkeypatch, 1.0, 4.0, 5.0, 3.0, 5.0, 2.0)
+    replace_evaluation_returns(monkeypatch, 1.0, 4.0, 5.0, 3.0, 5.0, 2.0)
     parameters: dict[int, Any] = {}
 
     def remember(trainer: Trainer) -> None:
@@ -95,52 +93,45 @@ def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     run = train(tmp_path, steps=100, evaluate_every=20, callbacks=[remember])
     best = checkpoints(run).load_best()
-    assert (best.step, best.info) == (40, {"mean_return": 5.0})  # the first of equals
+    assert (best.step, best.info) == (40, {"mean_return": 5.0})  # the first of equal returns
     assert same(best.state["learner"]["parameters"], parameters[40])
     assert not same(best.state["learner"]["parameters"], parameters[100])
     assert run.agent("best").step == 40
 
 
-def test_the_optimisers_learning_rate_and_the_updates_are_logged(tmp_path: Path):
+def test_learning_rates_and_updates_are_logged(tmp_path: Path):
     algorithm = small(learning_rate_decay="linear", learning_rate_final=0.5, actor_learning_rate=0.01)
     lines = train(tmp_path, algorithm, steps=100).metrics()
     assert [line["learn/actor_learning_rate"] for line in lines] == pytest.approx([0.00875, 0.0075, 0.00625, 0.005])
     assert [line["learn/updates"] for line in lines] == [0, 20, 45, 70]
 
 
-# ---------------------------------------------------------------------------------------------------- no exact resume
-def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_so(tmp_path: Path):
+# ---------------------------------------------------------------------------------------------------- inexact resume
+def test_unsaveable_environment_resumes_with_new_episodes(tmp_path: Path):
     algorithm = small(n_step=5, exploration="ou")
     options = {"environment": Opaque, "steps": 100, "checkpoint_every": 0}
     run = train(tmp_path, algorithm, callbacks=[StopAt(75)], **options)  # 5 steps into an episode of 10
-    notices: list[str] = []
     noises: list[np.ndarray] = []
-    segments: list[dict] = []
-
-    def look(trainer: Trainer) -> None:
-        notices.extend(trainer.notices)
-        noises.append(trainer.collector.state_dict()["noise"])
+    truncated: list[np.ndarray] = []
 
     def remember(trainer: Trainer) -> None:
         bits = np.unpackbits(trainer.memory.state_dict()["envs"]["truncated"])
-        segments.append(bits[74 : trainer.memory.written[0]])
+        truncated.append(bits[74 : trainer.memory.written[0]])
 
-    run.resume(callbacks=[remember, AtStart(look)])
-    assert notices == [
-        "The state of Opaque could not be restored (its metadata says resets_only): the run continues with "
-        "new episodes, "
-        "so from here it is not the same, number by number, as one that was never interrupted."
+    look = AtStart(lambda trainer: noises.append(trainer.collector.state_dict()["noise"]))
+    assert notices(run, [remember, look]) == [
+        "The state of Opaque could not be restored (its metadata says resets_only). The run continues with "
+        "new episodes, so from here its numbers differ from those of a run that was never interrupted.",
+        "Opaque starts a new episode when this run is resumed: its metadata says resets_only.",  # at a checkpoint
     ]
     assert (noises[0] == 0).all()
-    cut, following = segments[0][0], segments[-1][1:]
-    assert cut  # no n-step window may run from the old episode into the new one
-    assert np.flatnonzero(following).tolist() == [9, 19]  # steps 76-85 and 86-95 are whole episodes
-    assert checkpoints(run).load_latest().step == 100
+    # No n-step return may cross from the old episode into a new one. Steps 76-85 and 86-95 are whole episodes.
+    assert np.flatnonzero(truncated[-1]).tolist() == [0, 10, 20]
 
 
-# ---------------------------------------------------------------------------------------------------- not finite
+# ---------------------------------------------------------------------------------------------------- non-finite values
 @pytest.mark.parametrize(("bad", "named"), [("obs", "the observation is NaN"), ("reward", "the reward is NaN or inf")])
-def test_an_environment_that_breaks_is_named_and_costs_nothing_that_was_saved(tmp_path: Path, bad: str, named: str):
+def test_non_finite_environment_is_reported_and_checkpoint_kept(tmp_path: Path, bad: str, named: str):
     with pytest.raises(NonFiniteError) as failure:
         train(tmp_path, environment=Line, name="broken", environment_options={"bad": bad, "when": 95})
     message = str(failure.value)
@@ -152,7 +143,7 @@ def test_an_environment_that_breaks_is_named_and_costs_nothing_that_was_saved(tm
     assert run.agent().act(np.zeros(2)).shape == (2,)
 
 
-def test_a_policy_that_breaks_is_named(tmp_path: Path):
+def test_nan_action_is_reported(tmp_path: Path):
     def poison(trainer: Trainer) -> None:
         if trainer.step == 95:
             parameters = trainer.learner.parameters()
@@ -163,9 +154,8 @@ def test_a_policy_that_breaks_is_named(tmp_path: Path):
         train(tmp_path, environment=Line, callbacks=[poison])
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_a_loss_that_diverges_is_named_and_no_checkpoint_has_it(tmp_path: Path, backend: str, prioritized: bool):
-    algorithm = small("ddpg", critic_learning_rate=1e30, learning_starts=85, prioritized=prioritized)
+def test_diverged_loss_is_reported_and_never_checkpointed(tmp_path: Path, backend: str):
+    algorithm = small("ddpg", critic_learning_rate=1e30, learning_starts=85, prioritized=backend == "torch")
     with pytest.raises(NonFiniteError) as failure:
         train(tmp_path, algorithm, Line, name="diverged", steps=2000, backend=backend, checkpoint_every=20)
     message = str(failure.value)
@@ -178,7 +168,7 @@ def test_a_loss_that_diverges_is_named_and_no_checkpoint_has_it(tmp_path: Path, 
     assert np.isfinite(run.evaluate(1).mean_return)
 
 
-def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path):
+def test_non_finite_parameters_are_never_saved(tmp_path: Path):
     def poison(trainer: Trainer) -> None:
         if trainer.step == 110:
             parameters = trainer.learner.parameters()
@@ -191,11 +181,10 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path):
     assert checkpoints(Run(tmp_path / "poisoned")).steps() == [40, 80]
 
 
-@pytest.mark.parametrize("log_every", [25, 1000])
-def test_an_evaluation_of_parameters_that_diverged_is_not_made_and_never_the_best(tmp_path: Path, log_every: int):
-    """DQN chooses by argmax: among NaN it still finds an action, and the return may be better than before."""
+def test_diverged_parameters_are_not_evaluated(tmp_path: Path):
+    """DQN acts by argmax, so it also acts with NaN, possibly with the best return."""
     algorithm = small("dqn", learning_rate=1e30, learning_starts=85)
-    options: dict[str, Any] = {"steps": 400, "evaluate_every": 20, "log_every": log_every, "checkpoint_every": 80}
+    options: dict[str, Any] = {"steps": 400, "evaluate_every": 20, "log_every": 1000, "checkpoint_every": 80}
     with pytest.raises(NonFiniteError) as failure:
         train(tmp_path, algorithm, "CartPole-v1", name="diverged", **options)
     assert "learning has diverged" in str(failure.value)
@@ -209,9 +198,8 @@ def test_an_evaluation_of_parameters_that_diverged_is_not_made_and_never_the_bes
     assert max(row["step"] for row in run.evaluations()) <= 100
 
 
-def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Its parameters stayed, and those of the best evaluation that is in the table were gone."""
-    give(monkeypatch, -50.0, -10.0, -85.0, -90.0, -95.0, -99.0)
+def test_resume_discards_best_evaluation_after_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    replace_evaluation_returns(monkeypatch, -50.0, -10.0, -85.0, -90.0, -95.0, -99.0)
     with pytest.raises(CrashError):
         train(tmp_path, name="run", callbacks=[CrashAt(70)])
     run = Run(tmp_path / "run")
@@ -221,7 +209,7 @@ def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, mo
     assert (checkpoints(run).load_best().step, checkpoints(run).load_best().info) == (0, {"mean_return": -50.0})
 
 
-def test_the_last_line_is_of_the_end_and_going_on_the_lines_are_those_of_a_run_without_it(tmp_path: Path):
+def test_final_metrics_line_is_removed_on_resume(tmp_path: Path):
     for end in (40, 110):
         run = train(tmp_path, name=f"short{end}", steps=end, log_every=100, schedule_steps=200)
         assert [line["step"] for line in run.metrics()] == ([40] if end == 40 else [100, 110])

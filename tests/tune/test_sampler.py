@@ -1,4 +1,4 @@
-"""The seam to Optuna, with an objective that costs nothing: what is tried, told, pruned, and found again."""
+"""The sampler with a cheap objective: draws, reports, pruning and a damaged journal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from duetto.algorithms import TD3
 from duetto.errors import CheckpointError, UsageError
-from duetto.tools.tune.sampler import FinishedTrial, Sampler
+from duetto.tools.tune.sampler import Sampler, TrialRecord
 from duetto.tools.tune.space import space
 
 SPACE = space(TD3(), {"tau": "auto", "discount": "auto", "hidden": "auto", "policy_delay": "auto"}, only=True)
@@ -22,54 +22,54 @@ def sampler(folder: Path, seed: int = 0, **options: Any) -> Sampler:
     return Sampler(folder / "journal.jsonl", SPACE, seed, **{"start": START, "prune_from": None, **options})
 
 
-def worth(trial: FinishedTrial) -> float:
-    """Best at tau 0.02, whatever the other options are."""
+def objective(trial: TrialRecord) -> float:
+    """Return the score of a trial: best at tau 0.02, independent of the other options."""
     return -abs(math.log(trial.options["tau"] / 0.02))
 
 
-def tried(made: Sampler, count: int) -> list[dict[str, Any]]:
+def run_trials(made: Sampler, count: int) -> list[dict[str, Any]]:
     for trial in (made.ask() for _ in range(count)):
-        made.end(trial.number, "complete", worth(trial), (worth(trial),))
+        made.end(trial.number, "complete", objective(trial), (objective(trial),))
     return [trial.options for trial in made.trials()]
 
 
-def test_the_first_trial_is_the_centre_and_the_others_are_drawn_by_the_seed(tmp_path: Path):
+def test_first_trial_is_center_and_others_follow_seed(tmp_path: Path):
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
-    first = tried(sampler(tmp_path / "a"), 14)
+    first = run_trials(sampler(tmp_path / "a"), 14)
     assert first[0] == START
-    assert tried(sampler(tmp_path / "b"), 14) == first
-    assert tried(sampler(tmp_path / "c", seed=1), 14)[1:] != first[1:]
+    assert run_trials(sampler(tmp_path / "b"), 14) == first
+    assert run_trials(sampler(tmp_path / "c", seed=1), 14)[1:] != first[1:]
     assert len({str(options) for options in first}) > 10
 
 
-def test_it_looks_where_it_was_good(tmp_path: Path):
+def test_sampler_searches_near_good_trials(tmp_path: Path):
     made = sampler(tmp_path)
-    tried(made, 40)
-    late = [worth(trial) for trial in made.trials()[25:]]
-    assert sum(late) / len(late) > -0.7  # of numbers at random -1.4
+    run_trials(made, 40)
+    late = [objective(trial) for trial in made.trials()[25:]]
+    assert sum(late) / len(late) > -0.7  # random search has -1.4
 
 
-def test_a_study_that_was_killed_goes_on_as_it_would_have(tmp_path: Path):
+def test_killed_study_continues_with_the_same_trials(tmp_path: Path):
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
-    whole = tried(sampler(tmp_path / "whole"), 14)
-    tried(sampler(tmp_path / "killed"), 12)
-    lost = sampler(tmp_path / "killed").ask()  # nobody tells its end
+    whole = run_trials(sampler(tmp_path / "whole"), 14)
+    run_trials(sampler(tmp_path / "killed"), 12)
+    lost = sampler(tmp_path / "killed").ask()  # its end is never reported
     with (tmp_path / "killed" / "journal.jsonl").open("ab") as journal:
         journal.write(b'{"op_code": 8, "wor')  # the process died in the middle of a line
     again = sampler(tmp_path / "killed")
     [found] = again.unfinished()
     assert found == lost
-    again.end(found.number, "complete", worth(found))
-    assert tried(again, 1) == whole
+    again.end(found.number, "complete", objective(found))
+    assert run_trials(again, 1) == whole
 
 
-def test_what_is_told_is_kept(tmp_path: Path):
+def test_journal_stores_reported_results(tmp_path: Path):
     made = sampler(tmp_path)
     numbers = [made.ask().number for _ in range(4)]
     made.report(0, 100, -3.0)
-    made.report(0, 100, -5.0)  # known already: a run that was taken up says it again
+    made.report(0, 100, -5.0)  # a resumed run reports the step again; the first value counts
     made.end(0, "complete", -2.5, (-2.0, -3.0))
     made.end(1, "diverged", reason="learning has diverged")
     made.end(2, "failed", reason="the lever is stuck")
@@ -83,19 +83,17 @@ def test_what_is_told_is_kept(tmp_path: Path):
     assert trials[0].seeds == (-2.0, -3.0)
 
 
-@pytest.mark.parametrize(("prune_from", "hopeless"), [(100, True), (200, False), (None, False)])
-def test_what_is_worse_than_the_median_is_hopeless_once_it_may_be(
-    tmp_path: Path, prune_from: int | None, hopeless: bool
-):
+@pytest.mark.parametrize(("prune_from", "pruned"), [(100, True), (200, False), (None, False)])
+def test_trial_below_median_is_pruned_after_prune_from(tmp_path: Path, prune_from: int | None, pruned: bool):
     made = sampler(tmp_path, prune_from=prune_from)
     for value in range(5):
         number = made.ask().number
         made.report(number, 100, float(value))
-        assert not made.should_prune(number)  # five are whole before any is pruned
+        assert not made.should_prune(number)  # pruning starts after five complete trials
         made.end(number, "complete", float(value))
     number = made.ask().number
     made.report(number, 100, 1.9)  # the median is 2
-    assert made.should_prune(number) == hopeless
+    assert made.should_prune(number) == pruned
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -106,15 +104,15 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_journal_gets_a_sentence(tmp_path: Path, damage: Callable[[bytes], bytes]):
-    tried(sampler(tmp_path), 2)
+def test_damaged_journal_is_reported(tmp_path: Path, damage: Callable[[bytes], bytes]):
+    run_trials(sampler(tmp_path), 2)
     journal = tmp_path / "journal.jsonl"
     journal.write_bytes(damage(journal.read_bytes()))
     with pytest.raises(CheckpointError, match=r"journal\.jsonl is damaged"):
         sampler(tmp_path)
 
 
-def test_without_optuna_a_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_missing_optuna_names_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UsageError, match=r"Tuning needs Optuna\. Install: pip install"):
         sampler(tmp_path)

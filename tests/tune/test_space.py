@@ -1,4 +1,4 @@
-"""What is searched: from the type, the bounds and the present value of a field, or as a file says."""
+"""The search space: from the type, bounds and current value of a field, or from a file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from duetto.tools.tune.space import space
 
 
 @dataclass(frozen=True)
-class Own(ActorCritic):
-    """A user's own, which says nothing of how it is searched but of one option."""
+class CustomAlgorithm(ActorCritic):
+    """A custom algorithm with a search range for one option."""
 
     members: Count = 4
     pessimism: NonNegative = 0.5
@@ -59,8 +59,8 @@ BY_TYPE: dict[str, dict[str, Any] | None] = {
     "text": None,
     "unbounded": None,
     "rows": {"choices": [24, 48, 96]},
-    "critic_learning_rate": None,  # its own class says so
-    "replay_capacity": None,  # a base says so
+    "critic_learning_rate": None,  # search=None in its class
+    "replay_capacity": None,  # search=None in a base class
     "batch_size": {"choices": [64, 128, 256, 512, 1024]},
     "tau": {"low": 0.0005, "high": 0.05, "log": True},
     "actor_network": None,
@@ -68,42 +68,35 @@ BY_TYPE: dict[str, dict[str, Any] | None] = {
 
 
 @pytest.mark.parametrize("name", BY_TYPE)
-def test_what_follows_from_a_fields_type_and_value(name: str):
-    found = space(Own())
+def test_search_range_follows_from_type_and_value(name: str):
+    found = space(CustomAlgorithm())
     assert (found[name].to_dict() if name in found else None) == BY_TYPE[name]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_what_an_algorithm_says_is_of_its_own_options(name: str):
-    kind = ALGORITHMS[name]
-    assert not set(kind.option_table) - set(kind.options())
-    assert {"none", "recurrent", "stochastic_evaluation"} & set(space(kind())) == set()
-
-
-@pytest.mark.parametrize("kind", [*ALGORITHMS.values(), Own])
-def test_the_centre_and_the_ends_of_every_range_make_an_algorithm(kind: type[Algorithm]):
-    centre = kind()
-    for field, one in space(centre).items():
-        for value in (*(one.choices or (one.low, one.high)), getattr(centre, field)):
-            if value == 0.0 and field == "entropy_coefficient":  # off, which no range has
+@pytest.mark.parametrize("kind", [*ALGORITHMS.values(), CustomAlgorithm])
+def test_center_and_bounds_of_ranges_are_valid_options(kind: type[Algorithm]):
+    center = kind()
+    for field, one in space(center).items():
+        for value in (*(one.choices or (one.low, one.high)), getattr(center, field)):
+            if value == 0.0 and field == "entropy_coefficient":  # 0 turns it off and is in no range
                 continue
             near = pytest.approx(value, rel=1e-3) if isinstance(value, float) else value
             assert one.value(one.param(value)) == near
-            assert getattr(centre.with_options(**{field: value}), field) == value
+            assert getattr(center.with_options(**{field: value}), field) == value
 
 
-def test_numbers_have_four_digits_and_stay_within():
+def test_values_have_four_digits_within_bounds():
     tau = space(TD3())["tau"]
     assert [tau.value(number) for number in (0.0123456, 0.05000001, 0.0004)] == [0.01235, 0.05, 0.0005]
 
 
-def test_the_first_trial_is_as_near_to_the_preset_as_its_ranges_allow():
+def test_first_trial_is_clipped_to_the_ranges():
     searched = space(TD3(), {"tau": {"low": 0.2, "high": 0.3}, "hidden": {"choices": [[8], [16]]}}, only=True)
-    assert (searched["tau"].param(0.005), searched["hidden"].param((400, 300))) == (0.2, None)  # None: it is drawn
+    assert (searched["tau"].param(0.005), searched["hidden"].param((400, 300))) == (0.2, None)  # None: drawn at random
 
 
-# ---------------------------------------------------------------------------------------------------- as asked for
-def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
+# ---------------------------------------------------------------------------------------------------- search files
+def test_search_file_overrides_types_and_skips_fixed_options():
     asked = {
         "tau": {"low": 0.001, "high": 0.1},
         "hidden": {"choices": [[64], [64, 64]]},
@@ -133,33 +126,25 @@ def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
         ({"taw": {"low": 0, "high": 1}}, "td3 has no option 'taw' to search. Did you mean 'tau'"),
         ({"gamma": {"low": 0, "high": 1}}, "Did you mean 'discount'"),
         ({"tau": {"low": 0.1}}, "tau cannot be searched by {'low': 0.1}. Give low and high"),
-        ({"tau": {"low": 0.1, "high": 0.01}}, "tau cannot be searched by {"),
-        ({"tau": {"low": 0.0, "high": 0.01, "log": True}}, "tau cannot be searched so: {"),
+        ({"tau": {"low": 0.0, "high": 0.01, "log": True}}, "tau cannot be searched by {"),
         ({"tau": {"low": 0.5, "high": 1.5}}, "tau is 1.5; it must be at least 0 and at most 1"),
-        ({"tau": {"low": 0.5, "high": 1.0, "log": "1-x"}}, "tau cannot be searched by {"),
         ({"tau": {"low": 0.1, "high": 0.5, "steps": 1}}, "Give low and high (with log), choices"),
         ({"tau": {"factor": 1}}, "tau cannot be searched by {'factor': 1}"),
-        ({"tau": {"factor": 2, "high": 0.5}}, "tau cannot be searched by {"),
-        ({"tau": {"factor": 2, "step": 0.1}}, "tau cannot be searched by {"),
-        ({"critic_weight_decay": {"factor": 2}}, "critic_weight_decay is 0.0, from which no range follows"),
-        ({1: {"low": 0.1, "high": 0.5}}, "td3 has no option 1 to search"),
-        ({"tau": 0.1}, "tau cannot be searched by 0.1"),
+        ({"critic_weight_decay": {"factor": 2}}, "critic_weight_decay is 0.0, which gives no range to search"),
         ({"batch_size": {"low": 1.5, "high": 8}}, "batch_size is 1.5; it must be a whole number"),
-        ({"hidden": {"low": 8, "high": 64}}, "hidden is 8; it must be "),
         ({"hidden": {"choices": [[64]]}}, "hidden cannot be searched by {"),
-        ({"tau": {"choices": [0.1, 1.5]}}, "tau is 1.5; it must be at least 0 and at most 1"),
         ({"exploration": {"choices": ["gaussian", "pink"]}}, "exploration is 'pink'; it must be one of gaussian, ou"),
-        ({"critic_weight_decay": "auto"}, "critic_weight_decay is 0.0, from which no range follows. Give one"),
-        ({"policy_delay": "auto"}, "policy_delay is given a value and to be searched"),
+        ({"critic_weight_decay": "auto"}, "critic_weight_decay is 0.0, which gives no range to search. Give one"),
+        ({"policy_delay": "auto"}, "policy_delay has a value and a search"),
     ],
 )
-def test_mistakes_get_a_sentence(asked: dict[str, Any], sentence: str):
+def test_mistakes_in_search_space_are_reported(asked: dict[str, Any], sentence: str):
     with pytest.raises(UsageError) as raised:
         distributions(space(TD3(), asked, fixed=frozenset({"policy_delay"})))
     assert sentence in str(raised.value)
 
 
-def test_nothing_to_search_is_a_mistake():
+def test_empty_search_space_is_a_mistake():
     with pytest.raises(UsageError, match="Nothing is left to search"):
         space(TD3(), {}, only=True)
 
@@ -168,8 +153,8 @@ def test_nothing_to_search_is_a_mistake():
     ("field", "choices", "start"),
     [("tau", [1, 0.5], 1.0), ("target_noise_clip", [[-1, 1], [-2, 2]], (-1.0, 1.0)), ("discount", [0.9, 0.5], 1.0)],
 )
-def test_a_whole_number_among_choices_is_the_same_as_that_number(field: str, choices: Any, start: Any):
-    """Optuna was told '1.0', which is none of '1' and '0.5'."""
+def test_integer_choices_match_float_values(field: str, choices: Any, start: Any):
+    """Optuna compares choices as text, where '1.0' is not '1'."""
     searched = space(TD3(), {field: {"choices": choices}}, only=True)[field]
     param = searched.param(start)
     assert (param is None) == (field == "discount")

@@ -1,4 +1,4 @@
-"""Small environments to tune on, and one that does wrong once."""
+"""Options of small studies, and an environment that raises once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from line_environment import Line
 
 
-class Once(Line):
-    """It raises in its first step, if there is a file, which it takes away."""
+class RaisesOnce(Line):
+    """Raises in a step if `file` exists, and deletes the file."""
 
     def __init__(self, file: str = "") -> None:
         super().__init__(length=5)

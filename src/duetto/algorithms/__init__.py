@@ -1,13 +1,16 @@
-"""The mathematics: one file per algorithm, without frameworks or environments.
+"""The algorithms, one file each. None imports PyTorch, JAX or an environment.
 
     ddpg, td3, sac, discrete_sac, crossq, tqc, flashsac    actor-critics with a replay buffer
-    dqn, r2d2                                              learning of action values
+    dqn, r2d2                                              Q-learning with discrete actions
     dqfd, r2d3, bc                                         learning from demonstrations
     ppo                                                    learning from rollouts
     base                                                   Algorithm, batches, specs of buffers and optimizers
-    off_policy, actor_critic                               shared options and losses; defaults of all but ppo
-    her, exploration                                       hindsight goals; noise, ε-greedy and sampling
-    options, suggestions                                   bounds, groups and searches of options, "did you mean"
+    off_policy                                             options of all algorithms except ppo
+    actor_critic                                           options and losses of actor-critics
+    exploration                                            noise on actions, ε-greedy, sampling the policy
+    her                                                    hindsight goals
+    options                                                bounds of options, groups in `--help`, ranges for `tune`
+    suggestions                                            "did you mean" hints
 
 To add an algorithm, write its file and import its class here. The command line, the package (`duetto.SAC`), messages
 and tests find it in `ALGORITHMS`.

@@ -34,7 +34,7 @@ from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Box, Space, without_part
 from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
 
-PRIVILEGED = "privileged_state"  # a simulator's state that a robot cannot sense (MuJoCo Playground's name)
+PRIVILEGED = "privileged_state"  # MuJoCo Playground's name for the simulator's state, which a robot cannot sense
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ActorCritic(OffPolicy):
     """Options of every off-policy actor-critic."""
 
     hindsight: Literal["none", "future", "final", "episode"] = "none"
-    """Replace goals by those achieved at later steps (future), the last step (final) or any step (episode)."""
+    """Replace goals by goals achieved at a later step (future), the last step (final) or any step (episode)."""
     hindsight_share: Fraction = 0.8
     """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
@@ -53,19 +53,19 @@ class ActorCritic(OffPolicy):
     learning_rate_decay: Decay = "constant"
     """Schedule of all learning rates over the run."""
     learning_rate_final: Fraction = 0.0
-    """Factor of the learning rates at the end of the run, unless constant."""
+    """Final learning rates as a fraction of the initial ones, if they decay."""
     max_grad_norm: NonNegative = 0.0
-    """Global L2 norm to clip each network's gradient to; 0 for no clipping."""
+    """Maximum global L2 norm of each network's gradient; 0 turns clipping off."""
     actor_weight_decay: NonNegative = 0.0
     """L2 penalty on the actor's parameters."""
     critic_weight_decay: NonNegative = 0.0
     """L2 penalty on the critic's parameters."""
     decoupled_weight_decay: bool = False
-    """Decay the weights themselves (AdamW) instead of adding to the gradient."""
+    """Decay the weights directly (AdamW) instead of adding an L2 term to the gradient."""
     normalize_rewards: bool = False
     """Divide the rewards of a batch by the running std of discounted returns."""
     return_bound: NonNegative = 5.0
-    """Scale rewards further so that past returns stay within this bound; 0 for none."""
+    """Divide normalized rewards further, so that no past return exceeds this bound; 0 for no bound."""
     normalize_observations: Literal["off", "collected", "sampled"] = "off"
     """Scale observations by their running mean and std, over collected steps or sampled batches."""
     random_steps: CountOrZero = 10_000
@@ -78,7 +78,7 @@ class ActorCritic(OffPolicy):
     activation: Activation = "relu"
     """Activation of the hidden layers."""
     network: Blocks = "mlp"
-    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks of equal size."""
+    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks (all sizes in `hidden` equal)."""
     critic_action_layer: CountOrZero = 0
     """Index of the critic's layer that gets the action; 1 in the DDPG paper."""
     initializer: Literal["fan_in", "normal"] = "fan_in"
@@ -86,19 +86,19 @@ class ActorCritic(OffPolicy):
     initializer_gain: Positive = 1.0
     """Gain of the initial weights and biases."""
     initializer_final_bound: NonNegative = 0.0
-    """Above 0: draw the last layers from U(±this) instead; 0.003 in the DDPG paper."""
+    """If above 0, draw the last layers' initial weights from U(±this value); 0.003 in the DDPG paper."""
     actor_network: CustomNetwork | None = None
     """A custom actor (Python only)."""
     critic_network: CustomNetwork | None = None
     """A custom critic (Python only)."""
     tau: Fraction = 0.005
-    """Step size of the target networks towards the online networks; 1 copies."""
+    """Step size of the target networks towards the online networks; 1 copies the online networks."""
     critic: Literal["scalar", "categorical"] = "scalar"
-    """Critics learn values (squared error) or distributions over `num_atoms` fixed returns (cross-entropy)."""
+    """Learn values (squared error), or distributions over a grid of `num_atoms` returns (cross-entropy)."""
     num_atoms: Annotated[int, Bounds(2)] = 101
     """Number of fixed returns of a categorical critic."""
     value_range: tuple[float, float] = (-5.0, 5.0)
-    """Lowest and highest return of a categorical critic."""
+    """Lowest and highest fixed return of a categorical critic."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
@@ -126,17 +126,22 @@ class ActorCritic(OffPolicy):
         super().__post_init__()
         last = len(self._critic_hidden())
         if self.critic_action_layer > last:
-            raise UsageError(f"critic_action_layer is {self.critic_action_layer}; the critic's last layer is {last}.")
-        if self.hindsight != "none" and self.n_step != 1:
             raise UsageError(
-                f"n_step is {self.n_step}; with hindsight it must be 1, as rewards of earlier steps have another goal."
+                f"critic_action_layer is {self.critic_action_layer}, but the critic's last layer is {last}. "
+                f"Set it to at most {last}."
             )
-        if self.hindsight != "none" and self.recurrent != "none":
-            raise UsageError("hindsight is for transitions; recurrent layers learn from sequences. Choose one of them.")
+        if self.hindsight != "none" and (self.n_step != 1 or self.recurrent != "none"):
+            raise UsageError(
+                f"n_step is {self.n_step} and recurrent is {self.recurrent}; with hindsight they must be 1 and none, "
+                "because it computes a new reward for single steps only."
+            )
 
-    # ------------------------------------------------------------------------------------------------ what it needs
+    # -------------------------------------------------------------------------------------------------------- specs
     def reward_scaling(self) -> RewardScaling | None:
-        """Return how rewards are scaled with `normalize_rewards`: the first return decides, not an initial variance."""
+        """Return the scaling of rewards that `normalize_rewards` turns on; None if it is off.
+
+        The initial variance has a small weight, so that the first returns determine the scale.
+        """
         return RewardScaling(1e-4, sampled=True, bound=self.return_bound) if self.normalize_rewards else None
 
     @override
@@ -144,7 +149,7 @@ class ActorCritic(OffPolicy):
         return ObservationScaling(self.normalize_observations)
 
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """Raise UsageError unless the action space is a Box with finite bounds and observations contain no image."""
+        """Raise UsageError unless actions are a Box with finite bounds and `check_observations` raises no error."""
         if not isinstance(action, Box):
             raise UsageError(f"{self.name()} needs a continuous action space (Box); {environment} has {action}.")
         if action.unbounded:
@@ -155,7 +160,7 @@ class ActorCritic(OffPolicy):
         self.check_observations(observation, environment)
 
     def check_observations(self, observation: Space, environment: str) -> None:
-        """Raise UsageError for images unless all networks are custom, and with hindsight if goals are missing."""
+        """Raise UsageError for images without custom networks, and for hindsight without goals."""
         if is_image(observation) and not (self.actor_network and self.critic_network):
             raise UsageError(
                 f"{self.name()} takes vectors; {environment} observes {observation}, an image. "
@@ -165,9 +170,14 @@ class ActorCritic(OffPolicy):
             her.check_goals(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
-        """Return the specs of "actor" and "critic"; a part "privileged_state" of observations is the critic's alone."""
+        """Return the specs of "actor" and "critic".
+
+        If observations have a part "privileged_state", only the critic gets it. With hindsight, no network gets the
+        achieved goal.
+        """
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound, zero_biases=True)
-        seen, recurrence = self.network_observation(observation), self.recurrence(action)
+        recurrence = self.recurrence(action)
+        seen = observation if self.hindsight == "none" else without_part(observation, her.ACHIEVED)
         torso, whole = Torso(without_part(seen, PRIVILEGED), recurrent=recurrence), Torso(seen, recurrent=recurrence)
         actor, critic = self.policy(action.size), self.critic_head(action.size)
         return {
@@ -194,14 +204,14 @@ class ActorCritic(OffPolicy):
         return self.critic_hidden or self.hidden
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
-        """Adam for each network."""
+        """Return Adam for each network."""
         return {
             "actor": self.optimizer(self.actor_learning_rate, self.actor_weight_decay),
             "critic": self.optimizer(self.critic_learning_rate, self.critic_weight_decay),
         }
 
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:
-        """Return Adam with the shared optimizer options."""
+        """Return Adam with this learning rate, and the options that all optimizers share."""
         shared = (self.learning_rate_decay, self.learning_rate_final, self.max_grad_norm)
         return OptimizerSpec(learning_rate, *shared, weight_decay, self.decoupled_weight_decay)
 
@@ -212,26 +222,25 @@ class ActorCritic(OffPolicy):
             return spec
         return replace(spec, hindsight=HindsightSpec(self.hindsight, self.hindsight_share))
 
-    def network_observation(self, observation: Space) -> Space:
-        """Return the observation space of networks, with hindsight without the achieved goal."""
-        return observation if self.hindsight == "none" else without_part(observation, her.ACHIEVED)
-
     def q_values(self, output: Array) -> Array:
-        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
+        """Return the values (...) of critics. `output` is values (...) or, if categorical, logits (..., num_atoms)."""
         return output if self.critic == "scalar" else categorical.mean_value(output, *self.value_range)
 
     def track_targets(self, learner: Updater) -> None:
-        """Move all target networks towards their sources by `tau`."""
+        """Move all target networks towards their online networks by `tau`."""
         for target, source in self.targets().items():
             learner.track(target, source, self.tau)
 
     def targets(self) -> dict[str, str]:
-        """Return a target for each network: target's name to source's."""
+        """Return the name of each target network, mapped to the name of the network that it follows."""
         return {"target_actor": "actor", "target_critic": "critic"}
 
 
 def squared_loss(batch: Batch, q: Array, target: Array) -> LossAndInfo:
-    """Return Σ_i mean (Q_i - y)² of values q (M, B) towards y (B,), which gets no gradient, and the report."""
+    """Return the loss Σ_i mean (Q_i - y)², and its metrics.
+
+    `q` (M, B) are the values Q_i of M critics. The target y (B,) gets no gradient.
+    """
     xp = array_namespace(q)
     check_same_shape(q=q[0], target=target)
     error = q - stop_gradient(target)[None]
@@ -245,19 +254,21 @@ def squared_loss(batch: Batch, q: Array, target: Array) -> LossAndInfo:
 def categorical_loss(
     batch: Batch, logits: Array, next_logits: Array, entropy_cost: Array, value_range: tuple[float, float]
 ) -> LossAndInfo:
-    """Return the mean cross-entropy of critics (Bellemare et al., 2017, arXiv:1707.06887, algorithm 1).
+    """Return the critics' mean cross-entropy with the target (Bellemare et al., 2017, arXiv:1707.06887, algorithm 1).
 
-    p = distribution of the target critic with the lower mean at (s', a'),   y_j = r + γ (z_j - e),   z_j: fixed returns
+    The critics' distributions are over fixed returns z_j. The target has the probabilities p at the returns
+    y_j = r + γ (z_j - e), projected onto z_j. p is from the target critic with the lowest mean at (s', a').
 
     Args:
         batch: B transitions.
-        logits: (M, B, n) of critics at (s, a).
-        next_logits: (M, B, n) of target critics at (s', a'); they get no gradient.
-        entropy_cost: e (B,), α log π(a'|s'); 0 without entropy.
+        logits: The critics' outputs (M, B, n) at (s, a).
+        next_logits: The target critics' outputs (M, B, n) at (s', a'); they get no gradient.
+        entropy_cost: e (B,), which is α log π(a'|s'); 0 without entropy.
         value_range: The lowest and the highest of the fixed returns.
 
     Returns:
-        The loss; and values of critics and targets, and the target's share outside of the range.
+        The loss and its metrics: the critics' values "q", the mean "target", the new priorities, and "clipped", the
+        probability of returns y_j outside of the range.
     """
     xp, (low, high) = array_namespace(logits), value_range
     p = stop_gradient(categorical.lowest_critic(stop_gradient(next_logits), low, high))  # (B, n)

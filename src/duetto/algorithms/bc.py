@@ -1,9 +1,10 @@
 """Behavior cloning: predict the expert's action. A baseline for R2D3, with the same network and buffer.
 
-    each update  a batch of demonstrations: one step down    mean -log softmax(f(s))(a_E)
+    each update  a batch of demonstrations: minimize    mean -log softmax(f(s))(a_E)
     act          argmax_a f(s, a)
 
-It does not learn from its own steps. It takes as many per update as R2D3, so that curves over steps are comparable.
+BC does not learn from the agent's steps. It still makes as many steps per update as R2D3, so that learning curves over
+steps are comparable.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class BC(R2D2):
     pretraining_updates: CountOrZero = 0
     """Updates from demonstrations before the first step."""
     learning_starts: CountOrZero = 0
-    """Steps before the first update; they do not affect learning."""
+    """Steps before the first update; BC does not learn from these steps."""
     prioritized: bool = False
-    """Sample in proportion to the loss instead of uniformly."""
+    """Sample sequences in proportion to their loss instead of uniformly."""
 
-    # No options of BC, which learns no values.
+    # Not options of BC, because it learns no values.
     discount: ClassVar[float] = 1.0
     n_step: ClassVar[int] = 1
     tau: ClassVar[float] = 1.0
@@ -60,7 +61,7 @@ class BC(R2D2):
     }
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> LossAndInfo:
-        """Cross-entropy of the expert's actions."""
+        """Return the cross-entropy of the expert's actions."""
         losses = batch.of_experts(-Categorical(nets.q(batch.obs)).log_prob(batch.action))
         return batch.weighted_mean(losses), {PRIORITY: losses}
 

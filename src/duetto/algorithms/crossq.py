@@ -1,19 +1,23 @@
-"""CrossQ: soft actor-critic without target networks, with batch normalization in their place.
+"""CrossQ: soft actor-critic with batch normalization instead of target networks.
 
     each update      a', log π(a'|s') ~ π(s')
-                     [Q_i(s, a); Q_i(s', a')] = Q_i([s; s'], [a; a'])          both halves are one batch to the norms
-                     y = r + γ (min_i Q_i(s', a') - α log π(a'|s')), a number      γ = 0 where the episode terminated
-                     critics:      one step down   Σ_i mean (Q_i(s, a) - y)²
-    each d-th        actor:        one step down   mean (α log π(ã|s) - min_i Q_i(s, ã)),   ã ~ π(s) through the noise
-                     temperature:  one step down   -log α · mean (log π(ã|s) + H̄)
+                     [Q_i(s, a); Q_i(s', a')] = Q_i([s; s'], [a; a'])          both halves are normalized as one batch
+                     y = r + γ (min_i Q_i(s', a') - α log π(a'|s')), no gradient   γ = 0 where the episode terminated
+                     critics:      minimize   Σ_i mean (Q_i(s, a) - y)²
+    each d-th        actor:        minimize   mean (α log π(ã|s) - min_i Q_i(s, ã)),   ã ~ π(s), reparameterized
+                     temperature:  minimize   -log α · mean (log π(ã|s) + H̄)
 
-The facts that make it CrossQ, each with a test: there are no targets; (s, a) and (s', a') go through the critics as one
-batch, so that the norms see the mixture of both; no gradient goes through y; only these batches update the critics'
-running statistics, and the actor's loss uses them; the next action comes from the policy in evaluation mode, whose
-statistics are updated in its own updates; actor and temperature are updated after every d updates of the critics.
+The facts that define CrossQ, each with a test:
 
-The norms are renormalized (`networks/batch_norm.py`) after 100,000 updates, as in the authors' code. With recurrent
-layers every position of a sequence is a row to the norms, those of its burn-in and its padding too.
+- There are no target networks.
+- (s, a) and (s', a') go through the critics as one batch, so batch normalization uses the statistics of both.
+- No gradient goes through y.
+- Only the critics' updates change the critics' running statistics. The actor's loss uses these statistics.
+- For the next action, the policy normalizes by running statistics, which only the actor's updates change.
+- Actor and temperature are updated after every d (`policy_delay`) updates of the critics.
+
+After 100,000 updates, batch normalization becomes batch renormalization (`networks/batch_norm.py`), as in the authors'
+code. With recurrent layers, statistics include every position of every sequence, also burn-in and padding.
 """
 
 from __future__ import annotations
@@ -43,22 +47,22 @@ class CrossQ(SAC):
     """β1 of all optimizers; the usual value is 0.9."""
     policy_delay: Count = 3
     """Critic updates per update of actor and temperature."""
-    tau: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option: it has no targets
-    network: AllBlocks = "batch_renorm"  # pyright: ignore[reportIncompatibleVariableOverride]  # two more
-    """Hidden layers: with batch normalization, or batch renormalization; without either it is SAC without targets."""
+    tau: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # not an option: no targets
+    network: AllBlocks = "batch_renorm"  # pyright: ignore[reportIncompatibleVariableOverride]  # two more kinds
+    """Hidden layers; without batch normalization or renormalization, CrossQ is SAC without target networks."""
 
     option_table: ClassVar[OptionTable] = {"adam_beta1": Option("optimizer", rare=True)}
 
-    # With ReLU some biases have a gradient of rounding errors only, which Adam scales to whole steps.
+    # With ReLU, the gradient of some biases is only rounding error, which Adam scales to full steps.
     small: ClassVar[dict[str, Any]] = {"activation": "tanh"}
     alternatives: ClassVar[dict[str, Any]] = {
-        "network": ("layer_norm", {}),  # renormalization starts late
+        "network": ("layer_norm", {}),  # a trial ends before renormalization starts
         "critic_action_layer": (1, {"network": "layer_norm"}),
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
-        """Mean squared soft TD errors of one pass over (s, a) and (s', a') (Bhatt et al., 2024, section 3.2)."""
+        """Return the mean squared soft TD error. One pass computes Q(s, a) and Q(s', a') (section 3.2)."""
         xp, size = array_namespace(batch.reward), len(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)  # (2, 2B)
@@ -70,7 +74,7 @@ class CrossQ(SAC):
         return squared_loss(batch, q, target)
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
-        """α log π(a|s) - min Q(s, a) of fresh actions, by the critics' running statistics."""
+        """Return α log π(a|s) - min Q(s, a) for new actions a; the critics use running statistics."""
         return self.loss_of_policy(nets, batch, nets.actor(batch.obs, train=True), noise)
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
@@ -82,7 +86,7 @@ class CrossQ(SAC):
                 learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
 
     def phase(self, update: int) -> int:
-        """Return 0 if the run's update `update` includes the actor (every `policy_delay`), else 1."""
+        """Return 0 for every `policy_delay`-th update, which also updates the actor; else 1."""
         return 0 if update % self.policy_delay == 0 else 1
 
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:

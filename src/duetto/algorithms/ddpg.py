@@ -1,15 +1,18 @@
 """Deep Deterministic Policy Gradient.
 
     act          a = clip(μ(s) + scale · noise, -1, 1)
-    each update  sample a batch (s, a, r, γ, s') from the memory        γ = 0 where the episode terminated
+    each update  sample a batch (s, a, r, γ, s') from the buffer        γ = 0 where the episode terminated
                  y = r + γ Q'(s', μ'(s'))
-                 critic: one step down    mean (Q(s, a) - y)²
-                 actor:  one step down   -mean  Q(s, μ(s))              with the critic just updated
+                 critic: minimize    mean (Q(s, a) - y)²
+                 actor:  minimize   -mean  Q(s, μ(s))                   with the critic just updated
                  targets: μ' ← τ μ + (1 - τ) μ',  Q' ← τ Q + (1 - τ) Q'
 
-The facts that make it DDPG: a deterministic actor, ascended through the critic's gradient with respect to the action;
-the actor's loss moves the actor alone; targets for both networks, moved after every update; truncated episodes
-bootstrap.
+The facts that define DDPG:
+
+- The actor is deterministic. It follows the critic's gradient with respect to the action.
+- The actor's loss updates only the actor.
+- Both networks have target networks, which move after every update.
+- Truncated episodes bootstrap.
 """
 
 from __future__ import annotations
@@ -32,13 +35,13 @@ class DDPG(ActorCritic):
     """Deep Deterministic Policy Gradient (Lillicrap et al., 2016, arXiv:1509.02971)."""
 
     exploration: Noise = "gaussian"
-    """Noise on the action: independent, Ornstein-Uhlenbeck, or none."""
+    """Noise on the action: independent Gaussian, Ornstein-Uhlenbeck (ou), or none."""
     exploration_noise: NonNegative = 0.1
-    """Std of the noise, in units of the action range [-1, 1]."""
+    """Std of the noise on actions, which are in [-1, 1]."""
     exploration_noise_max: NonNegative = 0.0
-    """Above 0: each episode has its own std, uniform between `exploration_noise` and this (Gaussian noise only)."""
+    """If above 0, draw each episode's std uniformly from `exploration_noise` to this value (Gaussian noise only)."""
     exploration_final_scale: NonNegative = 1.0
-    """Factor of the noise at the end of the run; it changes linearly from 1."""
+    """Factor of the noise at the end of the run. The factor changes linearly from 1."""
     ou_theta: NonNegative = 0.15
     """Rate at which Ornstein-Uhlenbeck noise returns to 0: x ← x - ou_theta x + σ N."""
     ou_reset: bool = True
@@ -53,7 +56,7 @@ class DDPG(ActorCritic):
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Any) -> LossAndInfo:
-        """Mean squared TD error towards y = r + γ Q'(s', μ'(s')) (Lillicrap et al., 2016, algorithm 1)."""
+        """Return the mean squared TD error, with y = r + γ Q'(s', μ'(s')) (algorithm 1)."""
         xp = array_namespace(batch.reward)
         next_q = nets.target_critic(batch.next_obs, nets.target_actor(batch.next_obs))  # (1, B)
         q = nets.critic(batch.obs, batch.action)  # (1, B)
@@ -63,7 +66,7 @@ class DDPG(ActorCritic):
         return squared_loss(batch, q, target)
 
     def actor_loss(self, nets: Any, batch: Batch) -> LossAndInfo:
-        """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""
+        """Return -mean Q(s, μ(s)); its gradient is the deterministic policy gradient (Silver, 2014)."""
         return -batch.mean(self.q_values(nets.critic.q1(batch.obs, nets.actor(batch.obs)))), {}
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
@@ -79,7 +82,7 @@ class DDPG(ActorCritic):
         if noise is None:
             return action
         check_same_shape(action=action, noise=noise)
-        return (action + noise).clip(-1.0, 1.0)  # not xp.clip, which takes half of the time of acting in NumPy
+        return (action + noise).clip(-1.0, 1.0)  # as a method, because np.clip takes half of the acting time
 
     def explorer(self) -> ActionNoise:
         """Return exploration by noise on the action."""

@@ -1,15 +1,18 @@
-"""Soft Actor-Critic for a choice among n actions, where expectations over the policy are sums instead of samples.
+"""Soft Actor-Critic for a choice among n actions: expectations over the policy are sums, not samples.
 
-    act          a ~ π(s); evaluations take the likeliest
+    act          a ~ π(s); evaluations take the most likely action
     each update  y = r + γ Σ_a π(a|s') (min_i Q'_i(s', a) - α log π(a|s'))      γ = 0 where the episode terminated
-                 critics:      one step down   Σ_i mean (Q_i(s, a) - y)²
-                 actor:        one step down   mean Σ_a π(a|s) (α log π(a|s) - min_i Q_i(s, a))
-                 temperature:  one step down   -log α · mean (Σ_a π(a|s) log π(a|s) + H̄)       H̄ = scale · log n(s)
+                 critics:      minimize   Σ_i mean (Q_i(s, a) - y)²
+                 actor:        minimize   mean Σ_a π(a|s) (α log π(a|s) - min_i Q_i(s, a))
+                 temperature:  minimize   -log α · mean (Σ_a π(a|s) log π(a|s) + H̄)            H̄ = scale · log n(s)
                  critics' targets: Q' ← τ Q + (1 - τ) Q'
 
-The facts that make it discrete SAC, besides those of SAC: every action of a state counts by its probability, the one
-that was taken in the critics' own prediction alone; the actor's gradient goes through probabilities, not values. Where
-an environment forbids some, n(s) counts the others, and all sums are over these.
+The facts that define discrete SAC, in addition to SAC's:
+
+- Targets and the actor's loss weight every action by its probability. The critics' loss includes only the action that
+  the agent took.
+- The actor's gradient goes through the probabilities, not through the values.
+- n(s) is the number of allowed actions: n, unless the environment forbids some. All sums are over the allowed actions.
 """
 
 from __future__ import annotations
@@ -38,9 +41,9 @@ class DiscreteSAC(SAC):
     """Soft Actor-Critic for Discrete actions (Christodoulou, 2019, arXiv:1910.07207)."""
 
     target_entropy_scale: NonNegative = 0.98
-    """The target entropy is this fraction of the maximum, that of equally likely actions."""
+    """Target entropy as a fraction of the maximum entropy, which equally likely actions have."""
 
-    # No options: critics take no action, and their values are scalars.
+    # Not options here: critics get no action as input, and their values are scalars.
     critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
     critic: ClassVar[str] = "scalar"  # pyright: ignore[reportIncompatibleVariableOverride]
     num_atoms: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -53,7 +56,7 @@ class DiscreteSAC(SAC):
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> LossAndInfo:
-        """Mean squared soft TD errors, of expectations over the next action (Christodoulou, 2019, equations 10, 12)."""
+        """Return the mean squared soft TD error, in expectation over next actions (equations 10, 12)."""
         xp = array_namespace(batch.reward)
         log_probs = nets.actor(batch.next_obs).log_probs  # (B, n)
         soft_q = xp.min(nets.target_critic(batch.next_obs), axis=0) - xp.exp(nets.log_alpha) * log_probs
@@ -63,7 +66,7 @@ class DiscreteSAC(SAC):
         return squared_loss(batch, q, target)
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> LossAndInfo:
-        """Σ_a π(a|s) (α log π(a|s) - min Q(s, a)) (equation 12); with it the terms π(a|s) log π(a|s), (B, n)."""
+        """Return mean Σ_a π(a|s) (α log π(a|s) - min Q(s, a)) (equation 12); the metrics are for `temperature_loss`."""
         xp = array_namespace(batch.reward)
         policy = nets.actor(batch.obs)
         log_probs, q = policy.log_probs, xp.min(nets.critic(batch.obs), axis=0)  # (B, n)
@@ -75,7 +78,11 @@ class DiscreteSAC(SAC):
     def temperature_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, nets: Any, batch: Batch, log_prob: Array, greatest: Array
     ) -> LossAndInfo:
-        """-log α (Σ π log π + H̄) of the terms π log π (B, n) and log n(s) (B,) (equation 11, by the logarithm)."""
+        """Return -log α (Σ π log π + H̄) (equation 11, with log α in place of α).
+
+        `log_prob` (B, n) has π log π of each action. `greatest` (B,) is the largest possible entropy, the log of the
+        number of allowed actions. H̄ is `target_entropy_scale` times `greatest`.
+        """
         xp = array_namespace(batch.reward)
         target = self.target_entropy_scale * greatest
         loss = -nets.log_alpha * stop_gradient(batch.mean(xp.sum(log_prob, axis=-1) + target))
@@ -95,15 +102,15 @@ class DiscreteSAC(SAC):
         """Return an empty tuple: the update needs no noise."""
         return ()
 
-    # ------------------------------------------------------------------------------------------------ what it needs
+    # -------------------------------------------------------------------------------------------------------- specs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """Raise UsageError unless the action space is Discrete and observations contain no image."""
+        """Raise UsageError unless the action space is Discrete and `check_observations` raises no error."""
         if not isinstance(action, Discrete):
             raise UsageError(f"{self.name()} needs a Discrete action space; {environment} has {action}.")
         self.check_observations(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
-        """Return SAC's networks with a categorical policy and critics of all actions."""
+        """Return SAC's networks with a categorical policy, and critics that output a value per action."""
         specs: dict[str, Any] = super().networks(observation, action)
         torso = replace(specs["actor"].torso, hidden=self.hidden, activation=self.activation, blocks=self.network)
         values = ActionValueHead(action.size, self._critic_hidden(), self.activation, self.network)

@@ -1,15 +1,17 @@
 """Deep Q-learning from Demonstrations: DQN that also learns from an expert's actions.
 
-    before the first step, and then as DQN does, each update
-        a batch from own experience and from demonstrations, which are never overwritten
+    each update; the first `pretraining_updates` are on demonstrations only
+        a batch of the agent's transitions and of demonstrations
         δₙ = Q(s, a) - yₙ,  δ₁ = Q(s, a) - y₁          DQN's targets after n steps and after one
-        J_E = max_a [Q(s, a) + l(a_E, a)] - Q(s, a_E)    in demonstrations only; l is 0 for a = a_E, else the margin
-        one step down    mean w (λₙ ℓ(δₙ) + λ₁ ℓ(δ₁) + λ_E J_E)   with decay of the weights
-    priority             λₙ |δₙ| + λ₁ |δ₁|, of demonstrations with a bonus
+        J_E = max_a [Q(s, a) + l(a_E, a)] - Q(s, a_E)    for demonstrations only; l is 0 for a = a_E, else the margin
+        minimize    mean w (λₙ ℓ(δₙ) + λ₁ ℓ(δ₁) + λ_E J_E)   with weight decay
+    priority             λₙ |δₙ| + λ₁ |δ₁|, plus a bonus for demonstrations
 
-The facts that make it DQfD: the margin's gradient goes through both of its terms, and reaches demonstrations only;
-one-step and n-step errors add up as absolute values in the priority, so they cannot cancel; demonstrations outlive
-everything.
+The facts that define DQfD:
+
+- Only demonstrations have the large-margin loss J_E. Its gradient goes through both of its terms.
+- Priorities sum the absolute values of one-step and n-step errors, so the errors cannot cancel.
+- Demonstrations are never overwritten.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ class DQfD(DQN):
     demonstrations: str = ""
     """Folder of the demonstrations, from `duetto demos record`."""
     demonstration_share: Fraction = 0.25
-    """ρ: each item of a batch is a demonstration with this probability, also far below 1 / batch_size."""
+    """ρ: each item of a batch is a demonstration with this probability; ρ may be below 1 / batch_size."""
     share_by_priority: bool = False
     """Sample demonstrations and the agent's experience by priority, instead of a fixed share."""
     demonstration_priority_epsilon: NonNegative = 0.0
-    """Added to every demonstration's priority instead of priority_epsilon; 0 for the same."""
+    """Added to every demonstration's priority; 0 to use priority_epsilon."""
     pretraining_updates: CountOrZero = 0
     """Updates from demonstrations before the first step."""
 
@@ -56,7 +58,7 @@ class DQfD(DQN):
     margin_weight: NonNegative = 1.0
     """λ_E: weight of the large-margin loss."""
     margin: NonNegative = 0.8
-    """Margin of the expert's action over the others, on the scale of the learned values."""
+    """Margin of the expert's action over other actions, on the scale of the learned values."""
     margin_in_priority: bool = False
     """Add the large-margin loss to the priorities."""
     prioritized: bool = True
@@ -72,7 +74,7 @@ class DQfD(DQN):
     }
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> LossAndInfo:
-        """λₙ J_n + λ₁ J_1 + λ_E J_E (Hester et al., 2018, equation 4; J_L2 is the optimizer's weight decay)."""
+        """Return λₙ J_n + λ₁ J_1 + λ_E J_E (equation 4; its J_L2 is the optimizer's weight decay)."""
         xp = array_namespace(batch.reward)
         values = nets.q(batch.obs)
         q = value_of_action(values, batch.action)
@@ -92,7 +94,7 @@ class DQfD(DQN):
         return batch.weighted_mean(losses), info | {PRIORITY: priority}
 
     def memory(self) -> ReplaySpec | SequenceSpec:
-        """Return the spec of the buffer with demonstrations, and with single steps unless `one_step_weight` is 0."""
+        """Return the spec of the replay buffer with demonstrations and, for the one-step loss, with first steps."""
         demonstrations = DemonstrationSpec(
             share=self.demonstration_share,
             by_priority=self.share_by_priority,

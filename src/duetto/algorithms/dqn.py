@@ -1,15 +1,19 @@
 """Deep Q-network, with its extensions: double, dueling and n-step learning, priorities, rescaled values.
 
     act          with probability ε a random action, else argmax_a Q(s, a)
-    each update  a batch (s, a, R, γ, s') from the memory: R sums n rewards, γ = 0 where the episode terminated
-                 a* = argmax_a Q(s', a)                 the online network selects (double), the target network values
+    each update  a batch (s, a, R, γ, s') from the buffer: R sums n rewards, γ = 0 where the episode terminated
+                 a* = argmax_a Q(s', a)                 double: the online network selects, the target network evaluates
                  y = h(R + γ h⁻¹(Q'(s', a*)))           h rescales values, or is the identity
-                 one step down    mean w ℓ(Q(s, a) - y)          ℓ: Huber's loss, or the square
-    each k-th    Q' ← Q, or at each a little of it
+                 minimize    mean w ℓ(Q(s, a) - y)               ℓ: Huber's loss, or the square
+    each k-th    Q' ← τ Q + (1 - τ) Q'                  τ = 1 copies Q;  k: `target_period`
 
-The facts that make it (double) DQN: the greedy action of the *online* network is valued by the *target* network; the
-target network is constant between copies; ε is drawn for every environment and step; truncated episodes bootstrap.
-Where an environment forbids actions, random ones, the argmax and so a* are among the others.
+The facts that define (double) DQN:
+
+- The *target* network evaluates the greedy action of the *online* network.
+- The target network is constant between copies.
+- At each step, each environment independently explores with probability ε.
+- Truncated episodes bootstrap.
+- If an environment forbids actions, random actions, greedy actions and a* are allowed actions.
 """
 
 from __future__ import annotations
@@ -53,28 +57,28 @@ class DQN(OffPolicy):
     learning_rate_decay: Decay = "constant"
     """Schedule of the learning rate over the run."""
     learning_rate_final: Fraction = 0.0
-    """Factor of the learning rate at the end of the run, unless constant."""
+    """Final learning rate as a fraction of the initial one, if it decays."""
     adam_epsilon: Positive = 1e-8
     """Adam's ε."""
     weight_decay: NonNegative = 0.0
     """L2 penalty on the parameters."""
     decoupled_weight_decay: bool = False
-    """Decay the weights themselves (AdamW) instead of adding to the gradient."""
+    """Decay the weights directly (AdamW) instead of adding an L2 term to the gradient."""
     max_grad_norm: NonNegative = 10.0
-    """Global L2 norm that the gradient is clipped to; 0 turns clipping off."""
+    """Maximum global L2 norm of the gradient; 0 turns clipping off."""
 
     random_steps: CountOrZero = 0
     """Steps of uniformly random actions at the start."""
     exploration: EpsilonSchedule = "linear"
     """ε falls linearly or exponentially, or each environment has a constant ε (ladder, Ape-X)."""
     exploration_start: Fraction = 1.0
-    """Initial ε; of a ladder, the largest one."""
+    """Initial ε; with ladder, the largest ε."""
     exploration_end: Fraction = 0.05
     """Final ε."""
     exploration_steps: Count = 50_000
-    """Steps over which ε falls; exponentially, steps in which its distance to the end shrinks to 37 %."""
+    """Steps over which ε falls; with exponential, 37 % of the fall remains after these steps."""
     ladder_exponent: NonNegative = 7.0
-    """α of a ladder: environment i of N has ε^(1 + α i / (N-1))."""
+    """α of the ladder: environment i of N has ε^(1 + α i / (N-1))."""
     evaluation_epsilon: Fraction = 0.0
     """ε of evaluations."""
 
@@ -85,16 +89,16 @@ class DQN(OffPolicy):
     image_features: Count = 512
     """Units of the layer after an image's convolutions."""
     head_hidden: Sizes = ()
-    """Units of further hidden layers, in each stream of a dueling network."""
+    """Units of the head's hidden layers; a dueling network has these layers in both streams."""
     dueling: bool = True
     """Compute Q from a state's value and the actions' advantages."""
     network: Blocks = "mlp"
-    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks of equal size."""
+    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks (all sizes in `hidden` equal)."""
     q_network: CustomNetwork | None = None
     """A custom action-value network (Python only)."""
 
     tau: Fraction = 1.0
-    """Step size of the target network towards the online network; 1 copies."""
+    """Step size of the target network towards the online network; 1 copies the online network."""
     target_period: Count = 1_000
     """Updates between two updates of the target network."""
     double: bool = True
@@ -102,9 +106,9 @@ class DQN(OffPolicy):
     huber_delta: NonNegative = 1.0
     """Errors above this have a linear loss; 0 for the squared loss."""
     rescale_values: bool = False
-    """Learn values on R2D2's scale h, for rewards of any size."""
+    """Learn values on R2D2's compressed scale h, for rewards of any size."""
     rescale_epsilon: Positive = 1e-3
-    """ε of h."""
+    """ε of R2D2's scale h."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("q",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
@@ -131,7 +135,7 @@ class DQN(OffPolicy):
 
     # ------------------------------------------------------------------------------------------------ the equations
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> LossAndInfo:
-        """Loss of the TD error (van Hasselt et al., 2016), for transitions (B,) and sequences (B, L)."""
+        """Return the mean loss of the TD errors (B,), or (B, L) for sequences (van Hasselt et al., 2016)."""
         xp = array_namespace(batch.reward)
         q = value_of_action(nets.q(batch.obs), batch.action)
         target = self.target(nets, batch.reward, batch.discount, batch.next_obs)
@@ -141,7 +145,7 @@ class DQN(OffPolicy):
         return batch.weighted_mean(huber(error, self.huber_delta)), info
 
     def target(self, nets: Any, reward: Array, discount: Array, next_obs: Tree) -> Array:
-        """y = h(R + γ h⁻¹(Q'(s', a*))), in the shape of the reward."""
+        """Return y = h(R + γ h⁻¹(Q'(s', a*))), in the shape of the reward."""
         xp = array_namespace(reward)
         next_q = nets.target_q(next_obs)
         best = xp.argmax(nets.q(next_obs) if self.double else next_q, axis=-1)
@@ -149,7 +153,7 @@ class DQN(OffPolicy):
         return self.look_ahead(reward, discount, next_value)
 
     def look_ahead(self, reward: Array, discount: Array, next_value: Array) -> Array:
-        """y = h(R + γ h⁻¹(V)) from the value V after the rewards; h is the identity unless `rescale_values`."""
+        """Return y = h(R + γ h⁻¹(V)) for the value V of s'; without `rescale_values`, h is the identity."""
         if not self.rescale_values:
             return bootstrap(reward, discount, next_value)
         returns = bootstrap(reward, discount, unrescale(next_value, self.rescale_epsilon))
@@ -157,22 +161,22 @@ class DQN(OffPolicy):
 
     # ------------------------------------------------------------------------------------------------ updates
     def phase(self, update: int) -> int:
-        """Return 0 for updates of the target network, every `target_period` updates, else 1."""
+        """Return 0 if this update also updates the target network (every `target_period` updates), else 1."""
         return 0 if update % self.target_period == 0 else 1
 
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:
-        """Make one step of Q; in phase 0 the target network follows."""
+        """Update Q, and in phase 0 the target network."""
         learner.minimize("q", self.loss, batch)
         if phase == 0:
             learner.track("target_q", "q", self.tau)
 
     def targets(self) -> dict[str, str]:
-        """Return the target network."""
+        """Return the name of the target network, mapped to the name of the network that it follows."""
         return {"target_q": "q"}
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """Return the greedy actions (N,), or `noise` (N, 1) where it is not -1."""
+        """Return actions (N,): those in `noise` (N, 1), and the greedy actions where `noise` is -1 or None."""
         q = nets.q(obs)  # (N, n)
         xp = array_namespace(q)
         greedy = xp.argmax(q, axis=-1)
@@ -189,7 +193,7 @@ class DQN(OffPolicy):
             self.evaluation_epsilon,
         )
 
-    # ------------------------------------------------------------------------------------------------ what it needs
+    # -------------------------------------------------------------------------------------------------------- specs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
         """Raise UsageError unless the action space is Discrete."""
         if not isinstance(action, Discrete):

@@ -1,8 +1,9 @@
 """Exploration: sampling the policy, noise on actions, ε-greedy.
 
-`Algorithm.explorer` makes an exploration from the algorithm's options. It draws the noise of `Algorithm.act` for all N
-environments at once, with NumPy's generator or, in a compiled training loop, with JAX's (`learners.jax_random`).
-Numbers that depend on the step are computed apart, in `schedule`: a compiled program cannot branch on the step.
+`Algorithm.explorer` makes an exploration from the algorithm's options. The exploration draws the noise of
+`Algorithm.act` for all N environments at once, with NumPy's generator or, in a compiled training loop, with JAX's
+(`learners.jax_random`). `schedule` computes all numbers that depend on the step, because a compiled program cannot
+branch on the step.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ Noise = Literal["gaussian", "ou", "none"]
 
 
 class Exploration:
-    """Base of all explorations: without a state, and with deterministic evaluations."""
+    """Base of all explorations.
+
+    Noise may depend on earlier noise. For this, an exploration has a state (N, `state_size`), such as the values of
+    Ornstein-Uhlenbeck processes. By default, evaluations are deterministic, and the state remains after an episode.
+    """
 
     def draw(
         self,
@@ -36,47 +41,48 @@ class Exploration:
         action: Space,
         mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw noise for one action of each environment, (N, ...), and the next state, (N, `state_size`).
+        """Draw noise (N, ...) for one action of each environment, and return it with the next state (N, `state_size`).
 
-        `step` of `total_steps` are done, over all environments. `mask` (N, n) is True for allowed actions.
+        `step` is the number of the run's steps so far and `total_steps` the number of all its steps, both summed over
+        all environments. `mask` (N, n) is True for allowed actions.
         """
         return self.noise(random, state, self.schedule(step, total_steps, len(state)), action, mask)
 
     def state_size(self, action: Space) -> int:
-        """Return the columns of the state; it starts with zeros."""
+        """Return the number of columns of the state. The first state is all zeros."""
         return action.size
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
-        """Return the numbers of `noise` that depend on the step, float64 of one shape: by default none, (0,)."""
+        """Return the numbers for `noise` that depend on the step: float64 of a fixed shape, (0,) if there are none."""
         return np.zeros(0)
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """Return the result of `draw` for the numbers of `schedule`; arrays of NumPy or JAX."""
+        """Draw noise and the next state, in NumPy or JAX. `schedule` is the result of the method `schedule`."""
         raise NotImplementedError
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
-        """Return the exploration of the environments from `first` on, of the run's `num_envs`."""
+        """Return the exploration for a cluster's actor, whose first environment is number `first` of `num_envs`."""
         return self
 
     def for_evaluation(
         self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """Draw noise for the actions of an evaluation; None for deterministic ones."""
+        """Draw noise for the actions of an evaluation; None for deterministic actions."""
         return None
 
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Return the state (N, A) after the episodes of the environments in `done` (N,) bool ended."""
+        """Return the state (N, `state_size`) for the next step. `done` (N,) is True where an episode ended."""
         return state
 
 
 @dataclass(frozen=True)
 class PolicySampling(Exploration):
-    """Exploration by sampling the policy, with `stochastic_evaluation` also in evaluations."""
+    """Exploration by sampling the policy; with `stochastic_evaluation` also in evaluations."""
 
     stochastic_evaluation: bool = False
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """Draw standard normal or Gumbel noise, (N, action.size)."""
+        """Draw noise (N, action.size): standard normal for a Box, else standard Gumbel."""
         return sampling_noise(action, random, (len(state),)), state
 
     @override
@@ -88,21 +94,21 @@ class PolicySampling(Exploration):
 
 @dataclass(frozen=True)
 class RepeatedSampling(PolicySampling):
-    """Policy sampling with noise that stays for k ≤ `most` steps; k has a probability ∝ 1/k².
+    """Policy sampling that keeps its noise for k ≤ `most` steps; k has a probability ∝ 1/k².
 
-    All environments draw new noise at the same steps, whether or not an episode ends (FlashSAC, arXiv:2604.04539).
+    All environments draw new noise at the same steps, even within episodes (FlashSAC, arXiv:2604.04539).
     """
 
     most: int = 16
 
     def state_size(self, action: Space) -> int:
-        """Return a column for each number of an action, and one for the steps that the noise stays yet."""
+        """Return the number of columns of the state: the noise, plus one for the steps that still use this noise."""
         return action.size + 1
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """Draw standard normal noise (N, A) and its steps, where none are left; otherwise keep the noise."""
+        """Keep the noise (N, A) while it has steps left; otherwise draw new noise and its number of steps."""
         xp, left = array_namespace(state), state[0, -1]
-        if isinstance(state, np.ndarray) and left >= 1:  # NumPy draws nothing then
+        if isinstance(state, np.ndarray) and left >= 1:  # outside of a compiled loop, draw nothing
             return state[:, :-1], np.where(np.arange(state.shape[1]) < action.size, state, left - 1)
         chances = 1.0 / np.arange(1, self.most + 1) ** 2
         steps = 1 + (np.cumsum(chances / chances.sum())[:-1] < random.random()).sum()
@@ -119,12 +125,12 @@ class ActionNoise(Exploration):
     kind: Noise
     std: float  # in units of the action range [-1, 1]
     max_std: float = 0.0  # above 0: each episode draws its std, uniform between `std` and this
-    final_scale: float = 1.0  # the factor at the end of the run, from 1
-    theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
-    reset: bool = True  # restart it from 0 in each episode
+    final_scale: float = 1.0  # factor of the noise at the end of the run; it changes linearly from 1
+    theta: float = 0.15  # rate at which an Ornstein-Uhlenbeck process returns to 0
+    reset: bool = True  # restart the process from 0 in each episode
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
-        """Return the factor of the noise, ()."""
+        """Return the factor of the noise at this step, an array of shape ()."""
         return np.asarray(linear(step, total_steps, 1.0, self.final_scale))
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
@@ -132,23 +138,19 @@ class ActionNoise(Exploration):
         if self.kind == "none":
             return array_namespace(state).zeros_like(state), state
         scale = float(schedule) if isinstance(schedule, np.ndarray) else schedule  # a Python float keeps float32
-        if self.max_std:
-            return self._mixed_noise(random, state, scale)
+        if self.max_std:  # the state is each episode's std; 0 marks a new episode
+            xp = array_namespace(state)
+            drawn = self.std + (self.max_std - self.std) * random.random(len(state))[:, None]
+            std = xp.where(state == 0, xp.astype(xp.asarray(drawn), state.dtype), state)
+            return scale * std * random.standard_normal(std.shape, dtype=np.float32), std
         normal = random.standard_normal(state.shape, dtype=np.float32)
         if self.kind == "gaussian":
             return scale * self.std * normal, state
         state = ornstein_uhlenbeck(state, normal, self.theta, self.std)
         return scale * state, state
 
-    def _mixed_noise(self, random: Any, std: Any, scale: Any) -> tuple[Any, Any]:
-        """Draw Gaussian noise (N, A) with the std (N, A) of each environment's episode, 0 where it is not drawn yet."""
-        xp = array_namespace(std)
-        drawn = self.std + (self.max_std - self.std) * random.random(len(std))[:, None]
-        std = xp.where(std == 0, xp.astype(xp.asarray(drawn), std.dtype), std)
-        return scale * std * random.standard_normal(std.shape, dtype=np.float32), std
-
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Return the state (N, A), where an episode ended 0: with `reset`, or if each episode has its own std."""
+        """Return the state (N, A). If `reset` or `max_std` is on, it is 0 where an episode ended."""
         if not (self.reset or self.max_std):
             return state
         return array_namespace(state).where(done[:, None], np.float32(0), state)
@@ -156,7 +158,10 @@ class ActionNoise(Exploration):
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Exploration):
-    """ε-greedy exploration: noise (N, 1) int64 is a random action with probability ε, else -1 for the greedy one."""
+    """ε-greedy exploration.
+
+    The noise (N, 1) is a random action with probability ε, and otherwise -1, which means the greedy action.
+    """
 
     kind: EpsilonSchedule
     start: float
@@ -164,11 +169,11 @@ class EpsilonGreedy(Exploration):
     steps: int  # over which ε falls
     ladder_exponent: float  # environment i of N has ε^(1 + α i / (N-1))
     evaluation: float  # ε of evaluations
-    first: int = 0  # number of the first environment ...
-    of: int = 0  # ... of so many; 0 for all
+    first: int = 0  # on a cluster, the number of the actor's first environment in the run
+    of: int = 0  # number of environments in the run; 0 if this process has all of them
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
-        """Return the exploration from environment `first` on, with the ladder of all `num_envs`."""
+        """Return the exploration for a cluster's actor. Each environment keeps the ε of its number in the whole run."""
         return replace(self, first=first, of=num_envs)
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:

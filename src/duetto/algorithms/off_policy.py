@@ -1,7 +1,7 @@
-"""Options of algorithms with a replay buffer: its size and sampling, when it is learned from, and recurrent layers.
+"""Options of algorithms with a replay buffer: its size and sampling, the schedule of updates, recurrent layers.
 
-With `recurrent` layers batches are sequences instead of transitions. The same losses serve both: arrays are (B, L)
-instead of (B,), and the batch computes the means.
+With recurrent layers, batches contain sequences instead of transitions, and arrays are (B, L) instead of (B,). The same
+losses work for both, because the batch computes the means.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from duetto.networks.spaces import Space
 
 @dataclass(frozen=True)
 class OffPolicy(Algorithm):
-    """Options of every algorithm with a replay buffer. Steps are agent decisions."""
+    """Options of every algorithm with a replay buffer; a step is one action in one environment."""
 
     batch_size: Count = 256
     """Transitions per update."""
     replay_capacity: Count = 1_000_000
-    """Transitions in the replay buffer; new ones overwrite the oldest."""
+    """Transitions in the replay buffer; new transitions overwrite the oldest."""
     learning_starts: CountOrZero = 0
     """Steps before the first update."""
     train_every: Count = 1
     """Steps between updates."""
     gradient_steps: Count = 1
-    """Updates every `train_every` steps."""
+    """Updates made after every `train_every` steps."""
     train_at_episode_end: bool = False
     """Delay updates until an episode ends."""
     prioritized: bool = False
-    """Sample in proportion to the TD error instead of uniformly."""
+    """Sample large TD errors more often."""
     priority_exponent: NonNegative = 0.6
     """α: 0 samples uniformly, 1 in proportion to the priority."""
     priority_epsilon: Positive = 1e-5
     """Added to every priority."""
     importance_exponent: Fraction = 0.4
-    """Initial β: importance weights correct the sampling bias; 0 for none."""
+    """Initial β of the importance weights, which correct the sampling bias; 0 for no weights."""
     importance_anneal_samples: CountOrZero = 100_000
     """Sampled batches over which β rises to 1; 0 for a constant β."""
 
     recurrent: Recurrent = "none"
-    """Recurrent layers, for tasks in which one observation does not show the state."""
+    """Recurrent layers, for partial observability: tasks in which one observation does not show the state."""
     recurrent_size: Count = 128
     """Units of the recurrent layers."""
     recurrent_layers: Count = 1
@@ -53,17 +53,17 @@ class OffPolicy(Algorithm):
     burn_in: CountOrZero = 0
     """Steps at the start of a sequence that only update the hidden state."""
     unroll: Count = 20
-    """Steps of a sequence in the loss."""
+    """Steps of a sequence that are in the loss, after burn-in."""
     overlap: CountOrZero = 10
     """Steps that a sequence shares with the next."""
     stored_carry: bool = True
-    """Start a sequence from the hidden state at collection instead of zeros."""
+    """Start a sequence from the hidden state stored while acting, instead of zeros."""
     learn_from_start: bool = True
     """No burn-in at the start of an episode, where zeros are the true hidden state."""
     priority_mix: Fraction = 0.9
-    """η: a sequence's priority is η times its largest plus 1 - η times its mean TD error."""
+    """η: a sequence's priority is η times its largest TD error plus (1 - η) times its mean TD error."""
     previous_reward: SeenReward = "tanh"
-    """Transformation of the previous reward for recurrent layers."""
+    """Transformation of the previous reward, an input of recurrent layers."""
 
     discount: Fraction = 0.99
     """γ: the weight of a reward one step later."""
@@ -87,12 +87,13 @@ class OffPolicy(Algorithm):
         super().__post_init__()
         if not self.burn_in <= self.overlap < self.burn_in + self.unroll:
             raise UsageError(
-                f"overlap is {self.overlap}; it must be at least burn_in, {self.burn_in}, because otherwise some steps "
-                f"would never be learned from, and less than burn_in + unroll, {self.burn_in + self.unroll}."
+                f"overlap is {self.overlap}; it must be at least burn_in ({self.burn_in}), so that every step is "
+                f"in a loss, and less than burn_in + unroll ({self.burn_in + self.unroll})."
             )
         if self.recurrent != "none" and self.train_at_episode_end:
             raise UsageError(
-                "train_at_episode_end is for transitions; recurrent layers learn from sequences. Leave it out."
+                "train_at_episode_end is for transitions; recurrent layers learn from sequences. Set it to false, or "
+                "recurrent to none."
             )
 
     def memory(self) -> ReplaySpec | SequenceSpec:
@@ -123,7 +124,7 @@ class OffPolicy(Algorithm):
         )
 
     def recurrence(self, action: Space) -> RecurrentSpec | None:
-        """Return the recurrent layers of each network; None without."""
+        """Return the spec of each network's recurrent layers; None without recurrent layers."""
         if self.recurrent == "none":
             return None
         shape = (self.recurrent, self.recurrent_size, self.recurrent_layers)

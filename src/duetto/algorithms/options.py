@@ -1,15 +1,15 @@
 """Options: their bounds, their groups in `--help`, and how `duetto tune` searches them.
 
-Bounds are in annotations, for every dataclass with options: an algorithm's, a run's, a cluster's, a callback's.
+Annotations such as `Positive` give the bounds of an option of an algorithm, a run, a cluster or a callback.
 
-Each class that declares options describes them once, next to its fields, in its class variable `option_table`:
+An algorithm's class gives groups and searches in its class variable `option_table`:
 
     option_table: ClassVar[OptionTable] = {
         "members": Option(search={"low": 2, "high": 10}),
         **in_group("replay", "priority_exponent", "priority_epsilon", needs="prioritized"),
     }
 
-Options without an entry are shown in the algorithm's own group and searched by their type.
+An option without an entry is in the algorithm's own group of `--help`, and its type determines its range for `tune`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,11 @@ class Bounds:
 
     low: float = -math.inf
     high: float = math.inf
-    above: bool = False  # without `low`
-    endless: bool = False  # with infinity, which means no limit
+    above: bool = False  # exclude `low`
 
     def holds(self, number: float) -> bool:
-        """Return whether the number is in the range."""
-        if abs(number) == math.inf and not self.endless:
-            return False
-        return self.low <= number <= self.high and not (self.above and number == self.low)
+        """Return whether the number is finite and in the range."""
+        return self.low <= number <= self.high and abs(number) < math.inf and not (self.above and number == self.low)
 
     def __str__(self) -> str:
         if self.low == -math.inf:
@@ -65,7 +62,7 @@ _REQUIREMENTS = {
     int: "a whole number",
     float: "a number",
     tuple[int, ...]: "a tuple of whole numbers",
-    tuple[float, float]: "two numbers, the first one lower, as (-0.5, 0.5)",
+    tuple[float, float]: "two numbers, the lower one first, such as (-0.5, 0.5)",
 }
 _hints = cache(get_type_hints)
 
@@ -73,7 +70,8 @@ _hints = cache(get_type_hints)
 def check_fields(options: Any) -> None:
     """Raise UsageError for the first field with an invalid value.
 
-    NumPy's numbers become Python's, lists tuples, and a whole float such as 1e5 an int if the option is one.
+    Before the check, NumPy's numbers become Python's, lists become tuples, and for an integer option a whole float such
+    as 1e5 becomes an int.
     """
     hints = _hints(type(options), include_extras=True)
     for name in (field.name for field in dataclasses.fields(options)):
@@ -92,14 +90,14 @@ def _plain(value: Any, hint: Any) -> Any:
 
 
 def check_field(name: str, value: Any, hint: Any) -> None:
-    """Raise UsageError if a field with this annotation cannot have the value."""
+    """Raise UsageError if the annotation `hint` does not allow the value."""
     if requirement := _violated(value, hint):
         schedule = " Schedules are options: learning_rate_decay='linear'." if callable(value) else ""
         raise UsageError(f"{name} is {value!r}; it must be {requirement}.{schedule}")
 
 
 def _violated(value: Any, hint: Any) -> str:
-    """Return the requirement of the annotation that the value does not meet; else ""."""
+    """Return the annotation's requirement that the value violates; "" if there is none."""
     parts = get_args(hint)
     if hint in (bool, str):
         return "" if isinstance(value, hint) else _REQUIREMENTS[hint]
@@ -123,10 +121,11 @@ def _violated(value: Any, hint: Any) -> str:
 
 # ---------------------------------------------------------------------------------------------------- declarations
 Group = Literal["", "exploration", "networks", "optimizer", "replay", "recurrence", "demonstrations"]
-"""Groups of `--help`, in the order in which they are shown; "" is the algorithm's own."""
+"""Groups of `--help` in order; "" is the algorithm's own group."""
 
 Search = Mapping[str, Any] | Literal["auto"] | None
-"""How `duetto tune` searches an option, as in a search file (`tools.tune.space`); None: only on request."""
+"""Values that `duetto tune` tries: a range as in a search file (`tools.tune.space`), or "auto", a range that the
+option's type determines. With None, `duetto tune` does not search the option by default."""
 
 
 @dataclass(frozen=True)
@@ -134,12 +133,12 @@ class Option:
     """Group, prerequisite and search of an option."""
 
     group: Group = ""
-    needs: str = ""  # the option without which it has no effect: "prioritized", "exploration=ou", "ends=a,b"
-    rare: bool = False  # seldom changed: only `--help-all` shows it
+    needs: str = ""  # an option that must be on ("recurrent"), or have one of the values ("exploration=linear,ladder")
+    rare: bool = False  # only `--help-all` shows it
     search: Search = "auto"
 
     def is_enabled(self, kind: type[Options]) -> bool:
-        """Return whether the option that it needs is enabled by the defaults of a class."""
+        """Return whether the default values of `kind` satisfy this option's `needs`."""
         name, _, values = self.needs.partition("=")
         default = kind.__dataclass_fields__[name].default if name else True
         return default in values.split(",") if values else default not in (False, "none", "off", "constant", 0)
@@ -149,15 +148,15 @@ OptionTable = Mapping[str, Option]
 
 
 def in_group(group: Group, *names: str, needs: str = "", rare: bool = False, search: Search = None) -> OptionTable:
-    """Return entries for options of a group. By default, `duetto tune` does not search them."""
+    """Return entries for the options `names` of a group. `duetto tune` searches them only if `search` is given."""
     return dict.fromkeys(names, Option(group, needs, rare, search))
 
 
 class Options:
-    """The options of a frozen dataclass: their checks, their groups, and how they are searched.
+    """Base of frozen dataclasses with options: checks, groups of `--help`, and searches.
 
     Attributes:
-        option_table: The class's own entries; the bases' count for all others.
+        option_table: Entries for options, usually for those that this class adds. A subclass can replace an entry.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # of subclasses
@@ -167,11 +166,11 @@ class Options:
         """Create an instance.
 
         Raises:
-            UsageError: An unknown hyper-parameter, one without its name, or a class that sets an undeclared option.
+            UsageError: A hyper-parameter is unknown or given without its name, or the class sets an undeclared option.
         """
         if args:
             raise UsageError(
-                f"{cls.__name__} takes hyper-parameters by name, neither policy nor environment: "
+                f"{cls.__name__} takes only hyper-parameters, by name; no policy and no environment: "
                 f"{cls.__name__}({cls.options()[0]}=...). Then call duetto.train({cls.__name__}(...), environment)."
             )
         check_declared_options(cls)
@@ -189,17 +188,17 @@ class Options:
 
     @classmethod
     def name(cls) -> str:
-        """The algorithm's name on the command line and in a run's folder."""
+        """Return the algorithm's name on the command line and in a run's folder."""
         return cls.__name__.lower()
 
     @classmethod
     def options(cls) -> list[str]:
-        """The names of all hyper-parameters."""
+        """Return the names of all hyper-parameters."""
         return [field.name for field in dataclasses.fields(cls)]
 
     @classmethod
     def declared_options(cls) -> OptionTable:
-        """Return the entry of each option in `option_table`; the class of an option overrides its bases."""
+        """Return each option's entry in `option_table`; a class overrides entries of its bases."""
         tables = [vars(kind).get("option_table", {}) for kind in cls.__mro__]
         return {name: next((table[name] for table in tables if name in table), Option()) for name in cls.options()}
 
@@ -213,13 +212,13 @@ class Options:
 
     @classmethod
     def rare_options(cls) -> frozenset[str]:
-        """Return the options that only `--help-all` shows: seldom changed, or without effect by default."""
+        """Return the options that only `--help-all` shows, because they are rare or have no effect by default."""
         table = cls.declared_options().items()
         return frozenset(name for name, entry in table if entry.rare or not entry.is_enabled(cls))
 
     @classmethod
     def declared_searches(cls) -> Mapping[str, Search]:
-        """Return how `duetto tune` searches each option that it does not search by its type."""
+        """Return each option's search unless it is "auto"; None: `duetto tune` does not search it by default."""
         table = cls.declared_options().items()
         searches: dict[str, Search] = {name: entry.search if entry.is_enabled(cls) else None for name, entry in table}
         return {name: search for name, search in searches.items() if search != "auto"}
@@ -244,6 +243,6 @@ def check_declared_options(kind: type[Options]) -> None:
         untyped = [name for name in vars(base) if name in known and name not in annotations]
         if base is not object and (untyped or (own and "__dataclass_params__" not in vars(base)) or not known):
             raise UsageError(
-                f"{base.__qualname__} sets {', '.join(untyped or own) or 'options'}, which is no option yet: write "
+                f"{base.__qualname__} sets {', '.join(untyped or own) or 'options'} without declaring an option. Write "
                 "`name: type = value`, and @dataclass(frozen=True) above the class."
             )

@@ -1,16 +1,22 @@
 """Proximal Policy Optimization.
 
-    collect      N environments for T steps with π: a ~ π(s), and remember log π(a|s) and V(s)
+    collect      act with π in N environments for T steps: a ~ π(s); store log π(a|s) and V(s)
     advantages   A_t by generalized advantage estimation, R_t = A_t + V(s_t)            (functional.returns)
-    each epoch   shuffle the N·T steps, cut them into minibatches; for each one step down
+    each epoch   shuffle the N·T steps, cut them into minibatches; on each, make one gradient step that minimizes
                      -mean min(ρ A, clip(ρ, 1-ε, 1+ε) A) + c_V ½ mean (V(s) - R)² - c_H mean H(π(s))
                  with ρ = π(a|s) / π_old(a|s), A normalized over the minibatch, the gradient's norm clipped
-                 (these two, and first weights at right angles, are of Huang et al., 2022, "The 37 details")
 
-The facts that make it PPO: the rollout's log-probabilities, values and advantages stay fixed while
-it is learned from; a truncated episode counts on the value of its final observation, a terminated one on nothing; every
-step is seen once in each epoch; policy and value are updated together, by one optimizer. Where an environment forbids
-actions, π is over the others, when collecting and when learning; of several actions at once, π is the parts' product.
+Normalized advantages, clipped gradients and orthogonal initial weights are from Huang et al., 2022, "The 37
+Implementation Details of PPO".
+
+The facts that define PPO:
+
+- The rollout's log-probabilities, values and advantages stay fixed during its updates.
+- A truncated episode bootstraps from the value of its final observation. A terminated episode does not.
+- Every epoch uses each step once.
+- One optimizer updates policy and value together.
+- If an environment forbids actions, only allowed actions have a probability, in collection and in updates.
+- For an action with several parts, π is the product of the parts' distributions.
 """
 
 from __future__ import annotations
@@ -59,8 +65,8 @@ from duetto.networks.preprocessing import SeenReward, named_parts
 from duetto.networks.spaces import Box, Space
 from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
 
-# On CartPole, Acrobot and Pendulum, with learning rates 3e-4 to 1e6: runs that learned logged mean divergences up to
-# 0.4 and entropies of at least 0.05; in runs that failed, the divergence was at least 20, and the entropy fell to 0.
+# Measured on CartPole, Acrobot and Pendulum, with learning rates from 3e-4 to 1e6: runs that learned had mean
+# divergences up to 0.4 and entropies of at least 0.05; runs that failed had divergences above 20 and entropies of 0.
 MAX_DIVERGENCE = 5.0
 MIN_ENTROPY = 1e-6
 
@@ -84,42 +90,42 @@ class PPO(Algorithm):
     learning_rate_decay: Decay = "constant"
     """Schedule of the learning rate over the run."""
     learning_rate_final: Fraction = 0.0
-    """Factor of the learning rate at the end of the run, unless constant."""
+    """Final learning rate as a fraction of the initial one, if it decays."""
     adam_epsilon: Positive = 1e-5
     """Adam's ε."""
     max_grad_norm: NonNegative = 0.5
-    """Global L2 norm that the gradient is clipped to; 0 turns clipping off."""
+    """Maximum global L2 norm of the gradient; 0 turns clipping off."""
     clip_range: Positive = 0.2
-    """ε: limit of the probability ratio's distance from 1."""
+    """ε: maximum distance of the probability ratio from 1."""
     clip_range_decay: Decay = "constant"
-    """Schedule of the clip range over the run, to 0."""
+    """Schedule of the clip range over the run; linear and cosine end at 0."""
     clip_value: bool = False
-    """Clip the change of values to the clip range, as OpenAI Baselines; for rewards of about 1."""
+    """Clip the change of values to the clip range, as in OpenAI Baselines; appropriate if rewards are about 1."""
     normalize_advantages: bool = True
     """Standardize the advantages of each minibatch."""
     recompute_advantages: bool = False
-    """Recompute advantages before each epoch (as Tianshou can)."""
+    """Recompute advantages before every epoch except the first (as Tianshou can)."""
     value_coefficient: NonNegative = 0.5
     """Weight of the value loss, ½ (V - R)²."""
     entropy_coefficient: NonNegative = 0.0
     """Weight of the entropy bonus."""
     target_kl: NonNegative = 0.0
-    """Stop learning from a rollout after an epoch with a larger mean KL divergence; 0: never."""
+    """Skip a rollout's remaining epochs once an epoch's mean KL divergence exceeds this; 0 for no limit."""
     learning_rate_kl: NonNegative = 0.0
-    """Adapt the learning rate to keep each epoch's KL divergence near this; 0 for no adaptation."""
+    """Adapt the learning rate to keep each epoch's KL divergence near this value; 0 for no adaptation."""
 
     normalize_observations: bool = False
     """Scale observations, except images, by their running mean and std."""
     observation_statistics: Literal["rollouts", "steps"] = "rollouts"
-    """Update the statistics after each rollout, so that the first one is not scaled, or at each step."""
-    observation_clip: Annotated[float, Bounds(0.0, above=True, endless=True)] = 5.0
-    """Scaled observations are clipped to ± this."""
+    """Update the statistics after each rollout (the first rollout is then not scaled), or at each step."""
+    observation_clip: Positive = 5.0
+    """Clip scaled observations to ± this value."""
     normalize_rewards: bool = False
     """Divide rewards by the running std of their discounted sums."""
     normalization_prior: Positive = 1.0
     """Weight of the initial mean 0 and variance 1, in samples; use SB3's 0.0001 for observations far from 0."""
     stochastic_evaluation: bool = False
-    """Sample actions also in evaluations, instead of using the mode."""
+    """In evaluations, sample actions instead of using the policy's mode."""
 
     hidden: Sizes = (64, 64)
     """Units of the hidden layers."""
@@ -128,25 +134,25 @@ class PPO(Algorithm):
     image_features: Count = 512
     """Units of the layer after an image's convolutions."""
     shared_torso: bool = False
-    """One torso for policy and value instead of one each."""
+    """Policy and value share all layers except the output layers."""
     policy_gain: Positive = 0.01
     """Gain of the policy head's orthogonal initial weights; other layers have √2, the value head 1."""
     zero_biases: bool = True
-    """Initialize biases with 0, or as PyTorch does; recurrent layers always with 0."""
+    """Initialize biases with 0 instead of as PyTorch does; recurrent layers always have 0."""
     initial_log_std: Annotated[float, Bounds(-20.0, 20.0)] = 0.0
     """Initial log-std of continuous actions."""
     network: Blocks = "mlp"
-    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks of equal size."""
+    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks (all sizes in `hidden` equal)."""
     agent_network: CustomNetwork | None = None
     """A custom policy with value function (Python only)."""
     recurrent: Recurrent = "none"
-    """Recurrent layers, for tasks in which one observation does not show the state; minibatches are environments."""
+    """Recurrent layers, for partial observability; each minibatch then has whole rollouts of some environments."""
     recurrent_size: Count = 128
     """Units of the recurrent layers."""
     recurrent_layers: Count = 1
     """Number of recurrent layers."""
     previous_reward: SeenReward = "tanh"
-    """Transformation of the previous reward for recurrent layers."""
+    """Transformation of the previous reward, an input of recurrent layers."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
@@ -175,7 +181,7 @@ class PPO(Algorithm):
 
     # ------------------------------------------------------------------------------------------------ the equations
     def loss(self, nets: Any, batch: RolloutBatch, clip: Array) -> LossAndInfo:
-        """Clipped surrogate, value and entropy terms (Schulman et al., 2017, equations 7 and 9)."""
+        """Return the sum of the clipped surrogate, value and entropy terms (equations 7 and 9). `clip` is ε."""
         xp = array_namespace(batch.advantage)
         policy, value = nets.agent(batch.obs)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob
@@ -201,7 +207,7 @@ class PPO(Algorithm):
             "value_loss": value_loss,
             "entropy": entropy,
             DIVERGENCE: mean(ratio - 1.0 - log_ratio),  # k3 of Schulman, 2020, "Approximating KL divergence"
-            "approx_kl_k2": 0.5 * mean(log_ratio**2),  # k2 of the same, what OpenAI Baselines logs
+            "approx_kl_k2": 0.5 * mean(log_ratio**2),  # k2 of the same post, which OpenAI Baselines logs
             "clip_fraction": mean(xp.astype(xp.abs(ratio - 1.0) > clip, ratio.dtype)),
         }
 
@@ -210,29 +216,29 @@ class PPO(Algorithm):
         learner.minimize("agent", self.loss, batch, learner.scheduled["clip_range"])
 
     def split(self, random: np.random.Generator, size: int) -> np.ndarray:
-        """Shuffle all rows and split them equally: (minibatches, B)."""
+        """Return all row indices, shuffled and split into equal minibatches: (minibatches, B)."""
         return random.permutation(size).astype(np.int32).reshape(self.minibatches, -1)
 
     def scheduled(self, progress: float) -> dict[str, float]:
-        """Return the clip range ε of an update."""
+        """Return the clip range ε at this progress."""
         return {"clip_range": self.clip_range * decay_factor(self.clip_range_decay, progress, 0.0)}
 
     def symptom(self, means: Mapping[str, float], action: Space) -> str:
-        """Return a sentence if the KL divergence is far too large or the entropy is 0; else ""."""
+        """Return a warning if the KL divergence is far too large or the entropy is 0; else ""."""
         remedy = "Start again with a lower learning_rate, or set target_kl (for example 0.05)."
         if (divergence := means.get(DIVERGENCE, 0.0)) > MAX_DIVERGENCE:
             return (
                 f"learn/approx_kl is {divergence:.3g} (usual: 0.001 to 0.1). Updates are too large for the policy to "
                 f"learn. {remedy}"
             )
-        numbers = any(isinstance(part, Box) for _, part in named_parts(action))  # whose entropy may be any number
+        numbers = any(isinstance(part, Box) for _, part in named_parts(action))  # a Box's entropy may be negative
         if not numbers and max(choice_sizes(action), default=1) > 1 and means.get("entropy", 1.0) < MIN_ENTROPY:
             return f"learn/entropy is 0. The policy always selects the same action and no longer learns. {remedy}"
         return ""
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """Return sampled actions, or without noise the mode."""
+        """Return sampled actions, or the policy's mode if `noise` is None."""
         policy, _ = nets.agent(obs)
         return policy.mode() if noise is None else policy.sample(noise)
 
@@ -240,11 +246,11 @@ class PPO(Algorithm):
         """Return sampled actions, their log-probabilities, and the values of the observations."""
         policy, value = nets.agent(obs)
         action = policy.sample(noise)
-        # log π of the action as it is stored (rounded), because losses compute the ratio for that action.
+        # Compute log π from `action`, not from `noise`: losses know only the stored action, rounded to float32.
         return action, {"log_prob": policy.log_prob(action), "value": value}
 
     def value(self, nets: Any, obs: Tree) -> Array:
-        """V(s), (N,)."""
+        """Return the state values (N,)."""
         return nets.agent(obs)[1]
 
     def explorer(self) -> PolicySampling:
@@ -260,7 +266,7 @@ class PPO(Algorithm):
     def reward_scaling(self) -> RewardScaling | None:
         return RewardScaling(self.normalization_prior) if self.normalize_rewards else None
 
-    # ------------------------------------------------------------------------------------------------ what it needs
+    # -------------------------------------------------------------------------------------------------------- specs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
         """Accept every space."""
 

@@ -1,15 +1,20 @@
 """Recurrent Replay Distributed DQN: DQN with a recurrent network that learns from sequences.
 
-    act          as DQN; each environment has a state (h, c), a previous action and a previous reward
-    sequence     burn_in + unroll steps of one episode, with the state before its first step
-    each update  a batch of sequences by priority; both networks run through each, the first `burn_in` steps only to
-                 warm the state up; then DQN's loss at every step, on R2D2's value scale h
+    act          as DQN; each environment has a hidden state (h, c), a previous action and a previous reward
+    sequence     burn_in + unroll steps of one episode, with the hidden state before its first step
+    each update  a batch of sequences by priority; both networks run through each sequence: `burn_in` steps only update
+                 the hidden state, each later step has DQN's loss, on R2D2's value scale h
     priority     η max_t |δ_t| + (1 - η) mean_t |δ_t|, over the steps in the loss
 
-The facts that make it R2D2: stored states and burn-in, without gradient, for the online and the target network alike;
-the argmax comes from the online network with its own state, the value from the target network with its own; n-step
-targets stop at the episode's end and use shorter windows at a sequence's end, so no step is lost; rewards are not
-clipped, values rescaled instead; each environment explores with its own ε; the end of a life does not end an episode.
+The facts that define R2D2:
+
+- Online and target network both start from the stored hidden state and a burn-in, through which no gradient goes.
+- Each of the two networks has its own hidden state. The online network selects the argmax, the target network
+  evaluates this action.
+- n-step targets stop at the end of an episode, and are shorter at the end of a sequence, so no step is lost.
+- Values are rescaled, and rewards are not clipped.
+- Each environment explores with its own ε.
+- In Atari games, the end of a life does not end an episode.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from duetto.networks.layers import Recurrent
 class R2D2(DQN):
     """Recurrent Replay Distributed DQN (Kapturowski et al., 2019, openreview.net/forum?id=r1lyTjAqYX).
 
-    Its maths is DQN's: the network carries a state, and batches are sequences. Only the defaults differ.
+    The equations are DQN's, on sequences and with a recurrent network. Only the defaults differ.
     """
 
     batch_size: Count = 64
@@ -39,7 +44,7 @@ class R2D2(DQN):
     exploration: EpsilonSchedule = "ladder"
     exploration_start: Fraction = 0.4
     hidden: Sizes = ()
-    """Units of hidden layers before the recurrent ones."""
+    """Units of hidden layers before the recurrent layers."""
     head_hidden: Sizes = (512,)
     recurrent: Recurrent = "lstm"
     recurrent_size: Count = 512
@@ -52,7 +57,7 @@ class R2D2(DQN):
     prioritized: bool = True
     priority_exponent: NonNegative = 0.9
     importance_exponent: Fraction = 0.6
-    """β: importance weights correct the sampling bias; 0 for none."""
+    """β of the importance weights, which correct the sampling bias; 0 for no weights."""
     importance_anneal_samples: CountOrZero = 0
     target_period: Count = 2_500
     huber_delta: NonNegative = 0.0

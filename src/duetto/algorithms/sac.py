@@ -1,19 +1,22 @@
 """Soft Actor-Critic: a stochastic policy that is rewarded for its entropy, and twin critics.
 
-    act          a ~ π(s), tanh of a Gaussian; evaluations take tanh of its mean
+    act          a ~ π(s), tanh of a Gaussian; evaluations take tanh of the Gaussian's mean
     each update  a', log π(a'|s') ~ π(s')
                  y = r + γ (min_i Q'_i(s', a') - α log π(a'|s'))           γ = 0 where the episode terminated
-                 critics:      one step down   Σ_i mean (Q_i(s, a) - y)²
-                 actor:        one step down   mean (α log π(ã|s) - min_i Q_i(s, ã)),   ã ~ π(s) through the noise
-                 temperature:  one step down   -log α · mean (log π(ã|s) + H̄)           H̄ = -scale · (size of a)
+                 critics:      minimize   Σ_i mean (Q_i(s, a) - y)²
+                 actor:        minimize   mean (α log π(ã|s) - min_i Q_i(s, ã)),   ã ~ π(s), reparameterized
+                 temperature:  minimize   -log α · mean (log π(ã|s) + H̄)                H̄ = -scale · (size of a)
                  critics' targets: Q' ← τ Q + (1 - τ) Q'
 
-The facts that make it SAC, each with a test: the next action comes from the *current* policy, which has no
-target; its log-probability, of the number before tanh, counts in the target and stops where the episode does; the
-minimum of both critics is in the critics' target and in the actor's loss; the actor's gradient goes through the
-sample; the temperature falls where the policy is more random than H̄, and its loss moves nothing else.
+The facts that define SAC, each with a test:
 
-With n-step returns the entropies of the steps in between do not count (as in Stable-Baselines3 and others).
+- The next action comes from the *current* policy, which has no target network.
+- The target contains the action's log-probability, corrected for tanh, unless the episode terminated.
+- The critics' target and the actor's loss use the minimum of both critics.
+- The actor's gradient goes through the sampled action.
+- The temperature falls if the policy's entropy is above H̄. The temperature's loss updates only the temperature.
+
+n-step returns contain no entropies of the intermediate steps, as in Stable-Baselines3.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from duetto.networks.specs import AnyNetworkSpec, ParameterSpec
 
 
 class ActionNoisePair(NamedTuple):
-    """Standard normal noise for the actions of an update, (B, A) each."""
+    """Standard normal noise (B, A) for the actions that an update samples in s (`now`) and in s' (`next`)."""
 
     now: Array
     next: Array
@@ -51,15 +54,15 @@ class SAC(ActorCritic):
     critic_learning_rate: Positive = 3e-4
     hidden: Sizes = (256, 256)
     learn_temperature: bool = True
-    """Adapt α to keep the policy's entropy near the target; off: keep α."""
+    """Adapt α to keep the policy's entropy near the target, instead of keeping α constant."""
     temperature: Positive = 1.0
-    """Initial α, the weight of entropy relative to reward."""
+    """Initial α, the weight of the entropy relative to the reward."""
     temperature_learning_rate: Positive = 3e-4
     """Step size of the temperature's Adam."""
     target_entropy_scale: NonNegative = 1.0
-    """The target entropy is minus this times the size of an action."""
+    """The target entropy is minus this value times the action's size."""
     stochastic_evaluation: bool = False
-    """Sample actions also in evaluations, instead of using the mode."""
+    """In evaluations, sample actions instead of using the policy's mode."""
 
     option_table: ClassVar[OptionTable] = {
         **in_group("", "learn_temperature", "temperature"),
@@ -70,7 +73,7 @@ class SAC(ActorCritic):
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
-        """Mean squared soft TD errors (Haarnoja et al., 2018, equations 5 and 6)."""
+        """Return the mean squared soft TD error (Haarnoja et al., 2018, equations 5 and 6)."""
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         next_q = nets.target_critic(batch.next_obs, next_action)  # (2, B)
@@ -83,11 +86,11 @@ class SAC(ActorCritic):
         return squared_loss(batch, q, target)
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
-        """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""
+        """Return α log π(a|s) - min Q(s, a) for new actions a, through which the gradient goes (equation 9)."""
         return self.loss_of_policy(nets, batch, nets.actor(batch.obs), noise)
 
     def loss_of_policy(self, nets: Any, batch: Batch, policy: SquashedGaussian, noise: Array) -> LossAndInfo:
-        """Return the actor's loss for its policy (B, A) at the observations."""
+        """Return the actor's loss. `policy` is its distribution over actions (B, A) at the batch's observations."""
         xp = array_namespace(batch.reward)
         action, log_prob = policy.sample_and_log_prob(noise)
         q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
@@ -95,7 +98,7 @@ class SAC(ActorCritic):
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
     def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> LossAndInfo:
-        """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""
+        """Return -log α (log π + H̄), as in the authors' code; equation 18 has α instead of log α."""
         xp = array_namespace(batch.reward)
         target = -self.target_entropy_scale * batch.action.shape[-1]
         loss = -nets.log_alpha * stop_gradient(batch.mean(log_prob) + target)
@@ -117,7 +120,7 @@ class SAC(ActorCritic):
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """Return samples of π(s), or without noise its mode."""
+        """Return samples of π(s), or the mode of π(s) if `noise` is None."""
         policy = nets.actor(obs)
         return policy.mode() if noise is None else policy.sample(noise)
 
@@ -125,9 +128,9 @@ class SAC(ActorCritic):
         """Return exploration by sampling the policy."""
         return PolicySampling(self.stochastic_evaluation)
 
-    # ------------------------------------------------------------------------------------------------ what it needs
+    # -------------------------------------------------------------------------------------------------------- specs
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
-        """Return actor, critics, and the temperature's logarithm."""
+        """Return the specs of actor and critics, and of the temperature's logarithm."""
         return super().networks(observation, action) | {
             "log_alpha": ParameterSpec(initial=float(np.log(self.temperature)))
         }

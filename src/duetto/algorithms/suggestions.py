@@ -1,4 +1,4 @@
-"""The option that a user must have meant: by its spelling, or by its name in other libraries."""
+"""Suggest options for a misspelled name, or for an option's name in another library."""
 
 from __future__ import annotations
 
@@ -52,22 +52,23 @@ _NAMES = {
     "log_every": "log_interval",
     "vectorization": "vec_env_cls",
 }
-FOREIGN_NAMES: dict[str, list[str]] = {"learning_starts": []}  # on-policy algorithms have nothing like it
+FOREIGN_NAMES: dict[str, list[str]] = {"learning_starts": []}  # on-policy algorithms have no similar option
 for _ours, _theirs in _NAMES.items():
     for _name in _theirs.split():
         FOREIGN_NAMES.setdefault(_name, []).append(_ours)
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that `name` may mean, the likeliest first; often none."""
+    """Return the known names that `name` may mean, the most likely first; [] if none is similar."""
     name, known = str(name), list(known)  # YAML may have a number in place of a name
     if name.lower() in FOREIGN_NAMES:
         return [option for option in FOREIGN_NAMES[name.lower()] if option in known]
-    return difflib.get_close_matches(name, known, n=1)
+    same_initial = [each for each in known if each[:1] == name[:1]]  # so that a2c does not suggest sac
+    return difflib.get_close_matches(name, same_initial, n=1) or difflib.get_close_matches(name, known, 1, cutoff=0.75)
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "It has") -> str:
-    """Return " Did you mean 'tau'?" if a known name is near, else all known names after the word `otherwise`."""
+    """Return " Did you mean 'tau'?" if a known name is similar, else `otherwise` and a list of all known names."""
     known = list(known)
     if near := nearest(name, known):
         return f" Did you mean {' or '.join(map(repr, near))}?"

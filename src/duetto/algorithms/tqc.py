@@ -1,18 +1,21 @@
-"""Truncated Quantile Critics: SAC whose critics learn distributions, without the largest part of their mixture.
+"""Truncated Quantile Critics: SAC whose critics predict quantiles; targets drop the largest quantiles of all critics.
 
     N critics, each with M quantiles z_1 .. z_M of the return, at the probabilities τ_j = (2j - 1) / 2M
 
     each update  a', log π(a'|s') ~ π(s')
                  z'_1 ≤ .. ≤ z'_NM: the quantiles of all target critics at (s', a'), sorted
                  y_k = r + γ (z'_k - α log π(a'|s')),  k = 1 .. N (M - d)      γ = 0 where the episode terminated
-                 critics:  one step down   Σ_i mean_jk ρ_j(y_k - z_ij(s, a))
+                 critics:  minimize   Σ_i mean_jk ρ_j(y_k - z_ij(s, a))
                            ρ_j(u) = |τ_j - [u < 0]| huber(u)                   u² / 2 up to |u| = 1, linear beyond
-                 actor:    one step down   mean (α log π(ã|s) - mean_ij z_ij(s, ã)),   ã ~ π(s) through the noise
+                 actor:    minimize   mean (α log π(ã|s) - mean_ij z_ij(s, ã)),   ã ~ π(s), reparameterized
                  temperature and the critics' targets as in SAC
 
-The facts that make it TQC, each with a test: the d largest quantiles per critic are dropped from the sorted mixture of
-all critics, not from each critic; every critic learns from all that remain; the quantile Huber loss weights errors by
-τ; the actor climbs the mean of all quantiles, also of the dropped ones.
+The facts that define TQC, each with a test:
+
+- Targets drop the N · d largest quantiles of the sorted mixture of all critics, not d quantiles of each critic.
+- Every critic learns from all remaining quantiles.
+- The quantile Huber loss weights errors by τ.
+- The actor maximizes the mean of all quantiles, including the dropped quantiles.
 """
 
 from __future__ import annotations
@@ -32,14 +35,17 @@ from duetto.networks.heads import CriticHead
 
 
 def truncated_mixture(quantiles: Array, dropped: int) -> Array:
-    """Sort the quantiles (N, ..., M) of N critics together, and drop the N · `dropped` largest: (..., N (M - d))."""
+    """Sort quantiles (N, ..., M) of N critics together, and drop the N · `dropped` largest.
+
+    The result is (..., N · (M - `dropped`)).
+    """
     xp, (critics, size) = array_namespace(quantiles), (quantiles.shape[0], quantiles.shape[-1])
     pooled = xp.concat([quantiles[i] for i in range(critics)], axis=-1)
     return xp.sort(pooled, axis=-1)[..., : critics * (size - dropped)]
 
 
 def quantile_huber(quantiles: Array, target: Array) -> Array:
-    """Mean of ρ_j(y_k - z_j) over j and k (Dabney et al., 2018, arXiv:1710.10044, equation 10, with κ = 1).
+    """Return the mean of ρ_j(y_k - z_j) over j and k (Dabney et al., 2018, arXiv:1710.10044, equation 10, κ = 1).
 
     `quantiles` are z (N, ..., M), `target` is y (..., K); the result is (N, ...). Raises ValueError for other shapes.
     """
@@ -59,11 +65,11 @@ class TQC(SAC):
     num_critics: Count = 5
     """N: number of critics."""
     num_quantiles: Count = 25
-    """M: quantiles of each critic."""
+    """M: number of quantiles of each critic."""
     dropped_quantiles: CountOrZero = 2
-    """d: the largest quantiles, per critic, that targets leave out: more for lower estimates."""
+    """d: targets drop the N · d largest of all quantiles; a larger d lowers value estimates."""
 
-    critic: ClassVar[str] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
+    critic: ClassVar[str] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]  # not an option
     num_atoms: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
     value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -79,7 +85,7 @@ class TQC(SAC):
             )
 
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
-        """Quantile Huber losses against the truncated mixture (Kuznetsov et al., 2020, equations 10 to 13)."""
+        """Return the quantile Huber loss against the truncated mixture (equations 10 to 13)."""
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         next_z = truncated_mixture(nets.target_critic(batch.next_obs, next_action), self.dropped_quantiles)
@@ -94,7 +100,7 @@ class TQC(SAC):
         }
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
-        """α log π(a|s) minus the mean of all quantiles, for fresh actions (Kuznetsov et al., 2020, equation 14)."""
+        """Return α log π(a|s) minus the mean of all quantiles, for new actions (equation 14)."""
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs).sample_and_log_prob(noise)
         q = xp.mean(xp.mean(nets.critic(batch.obs, action), axis=-1), axis=0)
@@ -106,5 +112,5 @@ class TQC(SAC):
         return self.num_critics
 
     def critic_head(self, size: int) -> CriticHead:
-        """Return a head of quantiles."""
+        """Return a critic's head with `num_quantiles` outputs."""
         return replace(super().critic_head(size), outputs=self.num_quantiles)

@@ -1,15 +1,21 @@
 """Rollouts and replay buffers.
 
-- `storage`, `storage_fields`: the newest steps of every environment, each observation once
-- `replay`, `sequences`: batches of transitions and of sequences
-- `device_replay`: transitions as pure functions of arrays, for the compiled loop
+A plain TD3 run uses these files:
+
+- `base`: the steps that a buffer stores, the batches that it returns, the interface of all buffers
+- `replay`: batches of transitions
+- `episode_storage`: the newest steps of every environment, with each observation stored once; shapes and dtypes
 - `sampling`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
+- `update_schedule`: when to update, and how often
+
+An *item* of a batch is a transition or, for recurrent networks, a sequence. The other files:
+
+- `sequences`: batches of sequences, for recurrent networks
 - `her`: hindsight experience replay
-- `mixed_replay`: batches mixed with demonstrations
+- `mixed_replay`: batches that mix the agent's experience with demonstrations
 - `rollout`: on-policy batches
-- `sharded_replay`: a buffer in several processes
-- `update_schedule`: how many batches are due
-- `base`: the data that goes in and out, joined and split
+- `sharded_replay`: a replay buffer in several processes
+- `device_replay`: a replay buffer on the accelerator, for the compiled training loop
 """
 
 from __future__ import annotations
@@ -20,12 +26,12 @@ import numpy as np
 
 from duetto.algorithms.base import MemorySpec, RolloutSpec, Tree
 from duetto.buffers.base import Experience as Experience
+from duetto.buffers.episode_storage import step_fields, too_large
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.mixed_replay import Episodes, MixedReplay
 from duetto.buffers.replay import Replay
 from duetto.buffers.rollout import RecurrentRollout, Rollout
 from duetto.buffers.sharded_replay import ReplayFactory, ShardedReplay, Shards
-from duetto.buffers.storage_fields import step_fields, too_large
 from duetto.errors import UsageError
 from duetto.networks.spaces import Space
 
@@ -45,19 +51,20 @@ def build(
     """Make the buffer that `spec` describes.
 
     Args:
-        spec: Its kind and sizes. Each environment gets an equal share of a replay buffer's capacity, rounded up.
-        observation_space: Of one environment.
-        action_space: Of one environment.
-        num_envs: N.
+        spec: The kind and the sizes of the buffer. Each environment gets an equal share of a replay buffer's capacity,
+            rounded up.
+        observation_space: The space of one environment's observations.
+        action_space: The space of one environment's actions.
+        num_envs: N, the number of environments.
         random: The buffer's generator; nothing else may draw from it.
-        value: For rollouts, V(s) (N,) of N observations.
-        stacked: Frames that each image is a stack of. A replay buffer stores each frame once.
-        demonstrations: Mixed into batches as the spec says.
-        goals: The reward function of a goal environment, for HER.
-        shards: The processes that store a replay buffer; without them it is in this process.
+        value: The value function. It maps N observations to values (N,). Only rollouts need it.
+        stacked: The number of frames in each stacked image. A replay buffer stores each frame once.
+        demonstrations: Episodes to mix into the batches; `spec.demonstrations` sets their share.
+        goals: The functions of the goal environment that compute rewards and terminations, for HER.
+        shards: Processes that store the replay buffer. By default this process stores it.
 
     Raises:
-        UsageError: Sizes that make no buffer, or a capacity that does not fit into this machine's memory.
+        UsageError: The sizes do not fit together, or the buffer does not fit into memory.
     """
     if isinstance(spec, RolloutSpec):
         assert value is not None
@@ -84,7 +91,7 @@ def _rollout(
 
 
 def check(spec: MemorySpec, num_envs: int) -> None:
-    """Raise UsageError if the rollouts of so many environments cannot be split into equal minibatches."""
+    """Raise UsageError if rollouts of `num_envs` environments cannot be split into equal minibatches."""
     if not isinstance(spec, RolloutSpec):
         return
     steps = spec.steps * num_envs
@@ -95,8 +102,8 @@ def check(spec: MemorySpec, num_envs: int) -> None:
         )
     if spec.recurrent and num_envs % spec.minibatches:
         raise UsageError(
-            f"With recurrent layers a minibatch is made of whole environments; {num_envs} environment(s) cannot be cut "
-            f"into {spec.minibatches} equal parts. Change num_envs or minibatches."
+            f"With recurrent layers, a minibatch contains all steps of its environments, but {num_envs} environment(s) "
+            f"cannot be cut into {spec.minibatches} equal parts. Change num_envs or minibatches."
         )
     if steps // spec.minibatches < 2:
         raise UsageError(

@@ -1,6 +1,7 @@
-"""The steps that go into a buffer, the batches that come out of it, and the interface of all buffers.
+"""The steps that a buffer stores, the batches that it returns, and the interface of all buffers.
 
-Functions at the end join steps and split them again.
+An *item* of a batch is a transition or, for recurrent networks, a sequence. The functions at the end join and split
+steps.
 """
 
 from __future__ import annotations
@@ -16,22 +17,23 @@ from duetto.errors import CheckpointError
 from duetto.functional.pytree import tree_map, tree_map_many
 
 NOTHING: Mapping[str, Any] = {}
+CARRY, NEXT_CARRY = "carry/", "next_carry/"  # prefixes in `Experience.extras`: hidden states before and after the step
 
 
 class Experience(NamedTuple):
-    """K transitions of one vector step, of K environments.
+    """The transitions of K environments in one vector step, with `extras` such as hidden states.
 
-    Observations are arrays, or for Dict spaces dicts of arrays. At an episode's end `next_obs` is the final
-    observation, never that of the reset.
+    Observations are arrays, or dicts of arrays for Dict spaces. At the end of an episode, `next_obs` is its final
+    observation, never the first observation of the next episode.
     """
 
-    env: np.ndarray  # (K,) int64, which environment each row comes from
+    env: np.ndarray  # (K,) int64, the environment of each row
     obs: Tree  # (K, ...)
     action: np.ndarray  # (K, action size) float32 in [-1, 1]; Discrete: (K,) int64
     reward: np.ndarray  # (K,) float32
     next_obs: Tree  # (K, ...)
-    terminated: np.ndarray  # (K,) bool, the task ended: no future counts
-    truncated: np.ndarray  # (K,) bool, the episode was cut from outside: the future counts
+    terminated: np.ndarray  # (K,) bool, the task ended: targets do not bootstrap
+    truncated: np.ndarray  # (K,) bool, a limit ended the episode, not the task: targets bootstrap
     extras: Mapping[str, np.ndarray] = NOTHING  # (K, ...), computed with the actions, such as hidden states
 
 
@@ -39,29 +41,29 @@ _NOWHERE = np.zeros(0, np.int64)
 
 
 class Sample(NamedTuple):
-    """A batch and, from a replay buffer, the positions of its items, for new priorities."""
+    """A batch. If it is from a replay buffer, `feedback` needs the positions of its items: `index` and `stamp`."""
 
     batch: Batch | RolloutBatch | SequenceBatch
-    index: np.ndarray = _NOWHERE  # (B,) environment * rows + slot  # pyright: ignore[reportIncompatibleMethodOverride]
-    stamp: np.ndarray = _NOWHERE  # (B,) the number of the step in its environment: tells if it was overwritten
-    age: int = 0  # steps taken since its policy started to collect; schedules use the values of then
-    info: Mapping[str, float] = NOTHING  # numbers about the batch, for the log
+    index: np.ndarray = _NOWHERE  # (B,) env * rows + number % rows  # pyright: ignore[reportIncompatibleMethodOverride]
+    stamp: np.ndarray = _NOWHERE  # (B,) number of the item's first step in its environment, to detect overwriting
+    age: int = 0  # steps since the start of the rollout; updates use the values of schedules at that start
+    info: Mapping[str, float] = NOTHING  # metrics to log
 
 
 class ResolvedItems(NamedTuple):
-    """Items at points of a line, without importance weights."""
+    """The items that a draw selected, before importance weights are computed."""
 
     batch: Any  # a Batch or SequenceBatch with weights of 1
-    index: np.ndarray  # (B,), see Sample  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: np.ndarray  # (B,) as in Sample  # pyright: ignore[reportIncompatibleMethodOverride]
     stamp: np.ndarray  # (B,)
-    mass: np.ndarray  # (B,) p^α; 1 where all items are alike
+    mass: np.ndarray  # (B,) p^α of the items' priorities p; 1 without priorities
 
 
 class Memory:
-    """The methods that the training loop calls on every buffer, besides `due`, `state_dict` and `load_state_dict`.
+    """The interface of all buffers. Each buffer also has `due`, `state_dict` and `load_state_dict`.
 
     Attributes:
-        rows: Steps that each environment's ring can hold; 0 for rollouts, which are in `state_dict` as a whole.
+        rows: Capacity of each environment's ring buffer, in steps; 0 for rollouts, whose steps are all in `state_dict`.
     """
 
     rows: int = 0
@@ -76,56 +78,59 @@ class Memory:
 
     @property
     def written(self) -> np.ndarray:
-        """(num_envs,) int64, steps ever stored per environment; empty for rollouts."""
+        """Number of steps each environment has stored, even if overwritten: (num_envs,) int64; empty for rollouts."""
         return _NOWHERE
 
     def pretraining(self) -> Iterator[Sample]:
-        """Yield the batches to learn from before the first step; none by default."""
+        """Yield the batches to learn from before the first environment step. By default there are none."""
         return iter(())
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Give the sampled items new priorities, if the buffer has priorities."""
+        """Update the priorities of the sampled items, if the buffer has priorities."""
 
     def note_divergence(self, divergence: float) -> None:
-        """Take the mean KL divergence of the last batch; called if `needs_divergence` is set."""
+        """Receive the mean KL divergence of the last batch. The trainer calls this if `needs_divergence` is set."""
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
-        """Return the steps stored after the counts `since` (num_envs,), for a checkpoint; None for rollouts."""
+        """Return the stored steps except the first `since[i]` that environment i made; None for rollouts."""
 
     def load_segment(self, segment: dict[str, np.ndarray]) -> None:
-        """Put steps back, in any order of segments, after `load_state_dict`."""
-        raise CheckpointError("The checkpoint holds a replay memory, but this run learns from rollouts.")
+        """Load a result of `segment`. Call `load_state_dict` first; then load segments in any order."""
+        raise CheckpointError("The checkpoint contains a replay buffer, but this run learns from rollouts.")
 
 
 def joined(steps: list[Experience]) -> Experience:
-    """Concatenate the rows of steps, in order."""
+    """Concatenate the rows of all steps, in order. Drop extras that some of the steps lack."""
     return steps[0] if len(steps) == 1 else concatenated(_with_common_extras(steps))
 
 
 def cut(steps: Experience, counts: list[int]) -> list[Experience]:
-    """Cut steps into several of `counts` rows each; undoes `joined`."""
+    """Split steps into parts; part i has `counts[i]` rows. This is the inverse of `joined`."""
     ends = np.cumsum(counts)
     return [rows(steps, slice(end - count, end)) for end, count in zip(ends, counts, strict=True)]
 
 
 def side_by_side(blocks: list[Experience], counts: list[list[int]]) -> Experience:
-    """Merge blocks by vector step: the rows of the first step, in the blocks' order, then those of the second, ...
+    """Merge blocks by vector step: all rows of the first vector step, then all rows of the second, and so on.
 
-    `counts` has the number of rows of each block's vector steps.
+    Args:
+        blocks: Each has the rows of some environments, over several vector steps. No environment is in two blocks.
+            Within a vector step, the result has the rows of the first block, then those of the second, and so on.
+        counts: For each block, the number of rows in each of its vector steps.
     """
     if len(blocks) == 1:
         return blocks[0]
     step = np.concatenate([np.arange(len(own)).repeat(own) for own in counts])
-    place = np.empty(len(step), np.int64)  # where each row goes
+    place = np.empty(len(step), np.int64)  # the row of the result for each row of the blocks
     place[step.argsort(kind="stable")] = np.arange(len(step))
     places = np.split(place, np.cumsum([sum(own) for own in counts])[:-1])
     return scattered(_with_common_extras(blocks), places)
 
 
 def scattered(trees: Sequence[Any], rows: Sequence[np.ndarray]) -> Any:
-    """Copy the rows of trees into one tree, those of each to its `rows` there.
+    """Copy the rows of all trees into one tree: row j of tree i becomes row `rows[i][j]` of the result.
 
-    Where a tree lacks a part of a dict that others have, such as hidden states, its rows are zeros.
+    If a tree lacks a dict entry that another tree has, such as hidden states, its rows of this entry are zeros.
     """
     some = next((tree for tree in trees if tree is not None), None)
     if isinstance(some, dict):
@@ -142,16 +147,21 @@ def scattered(trees: Sequence[Any], rows: Sequence[np.ndarray]) -> Any:
 
 
 def concatenated(trees: Sequence[Any]) -> Any:
-    """Concatenate trees of arrays along their rows."""
+    """Concatenate the rows of trees of arrays."""
     return tree_map_many(np.concatenate, trees)
 
 
+def without_prefix(values: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Return the values whose names start with `prefix`, and remove the prefix from the names."""
+    return {name.removeprefix(prefix): part for name, part in values.items() if name.startswith(prefix)}
+
+
 def rows(tree: Any, which: slice | np.ndarray) -> Any:
-    """Return the rows `which` of a tree of arrays."""
+    """Return the rows `which` of all arrays in a tree."""
     return tree_map(itemgetter(which), tree)
 
 
 def _with_common_extras(steps: Sequence[Experience]) -> list[Experience]:
-    """Return the steps with the extras that all of them have: random actions have none."""
+    """Return the steps without extras that some of them lack. Steps with random actions have no extras."""
     names = [name for name in steps[0].extras if all(name in one.extras for one in steps)]
     return [one._replace(extras={name: one.extras[name] for name in names}) for one in steps]

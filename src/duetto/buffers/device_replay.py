@@ -1,12 +1,12 @@
-"""A replay buffer of transitions as pure functions of JAX arrays, for the compiled training loop.
+"""A replay buffer of transitions on the accelerator: pure functions of JAX arrays, for the compiled training loop.
 
-Items, draws and n-step windows follow the rules of `storage` and `replay`; a test compares both. All environments
-step together, so one number counts the steps of each:
+Items, draws and n-step returns are the same as in `Replay`; a test compares both. Each vector step has a step of every
+environment, so all environments have stored the same number of steps:
 
-    arrays   (rows, N, ...); the step `number` of environment e is at [number % rows, e]
-    item     its index is e * rows + number % rows, as on the host
+    arrays   (rows, N, ...); step `number` of environment e is at [number % rows, e]
+    index    e * rows + number % rows, as in `Replay`
 
-Each step stores its observation and its next one: a vector takes twice the memory of the host's buffer.
+For each step, the buffer stores the observation and the next observation. This takes twice the memory of `Replay`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from duetto.algorithms.base import Batch, ReplaySpec
-from duetto.buffers.storage_fields import Field, too_large, transition_fields
+from duetto.buffers.episode_storage import Field, too_large, transition_fields
 from duetto.functional.returns import n_step_return
 from duetto.networks.spaces import Space
 
-Arrays = dict[str, Any]  # by the names of `transition_fields`, without Dict observations
+Arrays = dict[str, Any]  # with the names of `transition_fields`; Dict observations are not supported
 
 
 class DeviceReplay:
-    """The functions of one buffer.
+    """A replay buffer without state: the caller holds its arrays and passes them to each method.
 
     Attributes:
+        num_envs: N, the number of environments.
         fields: Shape and dtype of each value of a step.
-        rows: Steps that each environment's ring can hold.
+        rows: Capacity of each environment's ring, in steps.
     """
 
     def __init__(self, spec: ReplaySpec, observation: Space, action: Space, num_envs: int) -> None:
@@ -40,16 +41,22 @@ class DeviceReplay:
         self.fields: dict[str, Field] = transition_fields(observation, action)
 
     def allocate(self) -> Arrays:
-        """Return an empty buffer, zeros. UsageError if it does not fit into the memory."""
-        shapes = {name: (self.rows, self.num_envs, *field.shape) for name, field in self.fields.items()}
+        """Return an empty buffer of zeros. Raise UsageError if it does not fit into memory."""
+        dtypes = {n: np.int32 if field.dtype == np.int64 else field.dtype for n, field in self.fields.items()}
         try:
-            return {name: jnp.zeros(shape, device_dtype(self.fields[name].dtype)) for name, shape in shapes.items()}
+            return {
+                name: jnp.zeros((self.rows, self.num_envs, *field.shape), dtypes[name])
+                for name, field in self.fields.items()
+            }
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
             what = f"replay_capacity {self._spec.capacity}"
             raise too_large(what, "Lower replay_capacity.", self.fields.values(), self.rows * self.num_envs) from error
 
     def add(self, arrays: Arrays, number: Any, values: Arrays) -> Arrays:
-        """Store the step `number` of every environment, values (N, ...) by name."""
+        """Return the arrays with one more step of every environment.
+
+        `values` has the arrays (N, ...) of this step; `number` is the number of earlier steps of one environment.
+        """
         slot = number % self.rows
         return {
             name: jax.lax.dynamic_update_index_in_dim(array, values[name].astype(array.dtype), slot, 0)
@@ -57,9 +64,12 @@ class DeviceReplay:
         }
 
     def draw(self, written: Any, size: int, random: Any) -> Any:
-        """Draw the indices (B,) of items uniformly; `written` steps of each environment were stored.
+        """Draw the indices (B,) of items uniformly.
 
-        `random` has NumPy's `integers`.
+        Args:
+            written: The number of steps stored for each environment, including overwritten ones.
+            size: B.
+            random: A generator with an `integers` method like NumPy's.
         """
         stored = jnp.minimum(written, self.rows)
         item = random.integers(stored * self.num_envs, size=size)
@@ -79,7 +89,7 @@ class DeviceReplay:
         )
 
     def _returns(self, arrays: Arrays, written: Any, env: Any, slot: Any) -> tuple[Any, Any, Any]:
-        """Return reward and discount (B,) of the n-step windows from `slot` on, and the slot of their last step."""
+        """Return the n-step sums of rewards from `slot`, the discounts, and the slots of the last steps: all (B,)."""
         spec = self._spec
         window = (slot[:, None] + jnp.arange(spec.n_step)) % self.rows
         available = (written - 1 - slot) % self.rows + 1
@@ -88,8 +98,3 @@ class DeviceReplay:
         )
         summed, discount, length = n_step_return(reward, terminated, truncated, available, spec.discount)
         return summed, discount, window[jnp.arange(len(slot)), length - 1]
-
-
-def device_dtype(dtype: np.dtype) -> np.dtype:
-    """Return the dtype in which a device keeps values: int32 instead of int64."""
-    return np.dtype(np.int32) if dtype == np.int64 else dtype

@@ -1,12 +1,14 @@
-"""A replay buffer mixed with a buffer of demonstrations, which are never overwritten.
+"""A replay buffer whose batches also contain demonstrations, which a second buffer stores for the whole run.
 
-    batch of 6, share 1/3      agent's  a a a a | demonstrations  d d     K = 2 of Binomial(6, 1/3)
-                               agent's  a a a a a a |                     K = 0 is possible
-    weights                    normalized among the agent's, and among the demonstrations
-    priorities                 written back to the buffer of the item
+The number of demonstrations in a batch is binomial. For example, with a batch of 6 and a share of 1/3:
 
-With `by_priority` both act as one buffer: the share of demonstrations is that of their p^α, and the weights are
-normalized among all items.
+    a a a a d d        a: item of the agent, d: demonstration; the draw from Binomial(6, 1/3) was 2
+    a a a a a a        the draw was 0
+
+Each buffer normalizes the importance weights of its own items, and receives the new priorities of its own items.
+
+With `by_priority`, both buffers act as a single one: the expected share of demonstrations in a batch is their share of
+the sum of all p^α (p: priority), and weights are normalized over the items of both buffers.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Batch, DemonstrationSpec, ReplaySpec, SequenceBatch, SequenceSpec
 from duetto.buffers.base import Experience, Memory, Sample, rows, scattered
+from duetto.buffers.episode_storage import Segment
 from duetto.buffers.replay import Replay
 from duetto.buffers.sharded_replay import ReplayFactory, ShardedReplay
-from duetto.buffers.storage import Segment
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import rng, state_schema
 from duetto.functional.pytree import tree_leaves
@@ -33,25 +35,25 @@ Kind = Replay | ShardedReplay
 
 
 class Episodes(NamedTuple):
-    """The episodes of demonstrations and the generators that draw from them."""
+    """Demonstration episodes, and the generators that draw from them."""
 
-    episodes: Sequence[Any]  # with obs (T + 1, ...), action, reward (T, ...), terminated and truncated
+    episodes: Sequence[Any]  # each has obs (T + 1, ...), action, reward (T, ...), terminated and truncated (bool)
     random: np.random.Generator  # draws how many items of a batch are demonstrations
-    own_random: np.random.Generator  # draws the items
-    lengths: Sequence[int]  # T of each
+    own_random: np.random.Generator  # draws these demonstrations
+    lengths: Sequence[int]  # T of each episode
 
 
 class MixedReplay(Memory):
-    """A buffer whose batches hold items of the agent, then items of demonstrations.
+    """A buffer whose batches contain items of the agent, followed by items of demonstrations.
 
-    With a share of 0 the batches are those of the agent's buffer alone.
+    With a share of 0, batches equal those of the agent's buffer.
     """
 
     def __init__(self, factory: ReplayFactory, agent: Kind, demonstrations: Episodes) -> None:
-        """Call `buffers.build` instead. `factory` made the agent's buffer, and makes that of the demonstrations.
+        """Called by `buffers.build`. `factory` also makes the buffer of the demonstrations.
 
         Raises:
-            UsageError: Options or episodes that make no mixed buffer.
+            UsageError: `by_priority` is set without prioritized replay, or all episodes are shorter than the burn-in.
         """
         spec = factory.spec
         assert spec.demonstrations is not None
@@ -65,7 +67,7 @@ class MixedReplay(Memory):
         self._experts = factory._replace(spec=own, rows=own.capacity).make(1, demonstrations.own_random)
         self._fingerprint = fill(self._experts, demonstrations.episodes)
         if not len(self._experts):
-            raise UsageError("No demonstration can be learned from: all are shorter than the burn-in.")
+            raise UsageError("No demonstration can be learned from: all are shorter than the burn-in. Lower burn_in.")
         self._pretrained = 0
         self.rows: int = agent.rows
         self.needs_priorities: bool = agent.needs_priorities
@@ -84,13 +86,13 @@ class MixedReplay(Memory):
         self._agent.add(experience)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""
+        """Truncate the running episodes of all environments, or only of those that `envs` (N,) bool selects."""
         self._agent.interrupt(envs)
 
     # ------------------------------------------------------------------------------------------------ sampling
     @property
     def pretraining_left(self) -> int:
-        """Batches that `pretraining` still has."""
+        """The number of batches that `pretraining` still yields."""
         return max(self._spec.pretraining - self._pretrained, 0)
 
     @override
@@ -100,7 +102,7 @@ class MixedReplay(Memory):
             yield self._sample(self._batch_size)
 
     def due(self) -> Iterator[Sample]:
-        """Yield the batches that are due; none are due before the agent's first item."""
+        """Yield the batches that are due. None is due while the agent's buffer is empty."""
         while self._agent.take_due():
             yield self.sample()
 
@@ -115,7 +117,7 @@ class MixedReplay(Memory):
         return experts / (agent + experts)
 
     def _sample(self, experts: int) -> Sample:
-        """Sample a batch with `experts` items from the demonstrations."""
+        """Sample a batch in which `experts` items are demonstrations."""
         parts = []
         exponent = self._agent.sampler.exponent
         for kind, size in ((self._agent, self._batch_size - experts), (self._experts, experts)):
@@ -123,16 +125,16 @@ class MixedReplay(Memory):
                 sample = kind.sample(size)
                 parts.append(sample._replace(batch=self._marked(sample.batch, kind, exponent)))
             else:
-                kind.sampler.batches += 1  # both have the same importance exponent
+                kind.sampler.batches += 1  # keeps both buffers' importance exponents equal
         batch = parts[0].batch
-        if len(parts) > 1:  # demonstrations get hidden states of zeros if the agent's sequences have some
+        if len(parts) > 1:  # if the agent's sequences have hidden states, those of demonstrations are zeros
             places = np.split(np.arange(self._batch_size), [self._batch_size - experts])
             batch = scattered([sample.batch for sample in parts], places)
         index, stamp = (np.concatenate([getattr(sample, name) for sample in parts]) for name in ("index", "stamp"))
         return Sample(batch, index, stamp, info={"demonstrations": experts / self._batch_size})
 
     def _marked(self, batch: Any, kind: Kind, exponent: float) -> Batch | SequenceBatch:
-        """Set `expert` in the batch, and with `by_priority` normalize its weights among both buffers' items."""
+        """Return the batch with its `expert` flags; with `by_priority`, normalize its weights over both buffers."""
         weight = batch.weight
         if self._spec.by_priority:
             least = min(each.line.least for each in (self._agent, self._experts))
@@ -149,12 +151,12 @@ class MixedReplay(Memory):
             rows = np.flatnonzero(sample.batch.expert == flag)
             if len(rows):
                 kind.feedback(_part(sample, rows), priority[rows])
-        if self._spec.by_priority:  # new items of the one buffer that both act as
+        if self._spec.by_priority:  # new items get the largest |δ| of both buffers
             self._agent.raise_largest(self._experts.sampler.largest)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return both buffers' states, without the demonstrations: a resumed run reads their folder again."""
+        """Return the states of both buffers without the demonstrations, which a resumed run loads again."""
         return {
             "agent": self._agent.state_dict(),
             "experts": self._experts.sampler_state(),
@@ -164,17 +166,17 @@ class MixedReplay(Memory):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`; the agent's steps follow with `load_segment`.
+        """Restore the result of `state_dict`. Load the agent's steps with `load_segment` afterwards.
 
         Raises:
-            CheckpointError: Other demonstrations than those that the run started with.
+            CheckpointError: The demonstrations have changed since the run started.
         """
         form = {"agent": ANY, "experts": ANY, "fingerprint": str, "pretrained": int, "random": ANY}
         state_schema.check(state, form, "memory")
         if state["fingerprint"] != self._fingerprint:
             raise CheckpointError(
-                "The contents of the demonstrations have changed since the run started. Put the old ones back in their "
-                "folder, or start a new run."
+                "The contents of the demonstrations have changed since the run started. Restore the old contents, or "
+                "start a new run."
             )
         self._agent.load_state_dict(state["agent"])
         self._experts.load_sampler_state(state["experts"])
@@ -199,7 +201,7 @@ def _part(sample: Sample, rows: np.ndarray) -> Sample:
 
 
 def own_spec(spec: ReplaySpec | SequenceSpec, mixing: DemonstrationSpec, steps: int) -> Any:
-    """Return the spec of the buffer of so many steps. It has no stored hidden states: they are zeros."""
+    """Return the spec of the demonstrations' buffer: it has room for `steps` steps and stores no hidden states."""
     priorities = spec.prioritization
     if priorities is not None and mixing.priority_epsilon > 0:
         priorities = replace(priorities, epsilon=mixing.priority_epsilon)

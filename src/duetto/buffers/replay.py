@@ -1,4 +1,4 @@
-"""Replay of transitions: n-step returns of the stored steps, drawn uniformly or in proportion to priorities."""
+"""Replay of transitions with n-step returns. Draws are uniform, or in proportion to priorities."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Batch, OneStep, ReplaySpec, SequenceSpec
 from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
+from duetto.buffers.episode_storage import EpisodeStorage, Segment
 from duetto.buffers.her import HindsightGoals, Relabeling
 from duetto.buffers.sampling import MassItems, PriorityLine, ReplaySampler, checked_priorities
-from duetto.buffers.storage import EpisodeStorage, Segment
 from duetto.buffers.update_schedule import Schedule
 from duetto.errors import CheckpointError
 from duetto.functional import rng, state_schema
@@ -22,12 +22,12 @@ from duetto.functional.state_schema import ANY, ArrayOf, DictOf
 
 
 class ReplayMemory(Memory):
-    """The parts that a replay buffer in this process and one in shards share: drawing, priorities, counts.
+    """Base class of replay buffers in this process or in shards: draws, priorities and the update schedule.
 
     Attributes:
-        rows: Steps that each environment's ring can hold: those older than `written - rows` are gone.
+        rows: Capacity of each environment's ring, in steps.
         schedule: When batches are due.
-        sampler: How items are drawn.
+        sampler: Draws items and computes importance weights.
     """
 
     def __init__(self, spec: Any, num_envs: int, rows: int, stacked: int, random: np.random.Generator) -> None:
@@ -36,19 +36,19 @@ class ReplayMemory(Memory):
         self.rows: int = rows
         self.schedule: Schedule = Schedule.of(spec)
         self.sampler: ReplaySampler = ReplaySampler(spec.prioritization)
-        self._sizes = {"environments": num_envs, "rows": rows, "frames": stacked}  # the same in a state to be loaded
+        self._sizes = {"environments": num_envs, "rows": rows, "frames": stacked}  # a loaded state must have the same
         if isinstance(spec, SequenceSpec):
             self._sizes |= {"steps of a sequence": spec.burn_in + spec.unroll, "overlap": spec.overlap}
 
     @property
     def needs_priorities(self) -> bool:
-        """Whether `feedback` needs errors."""
+        """Whether `feedback` needs the errors |δ| of a batch."""
         return self.sampler.prioritized
 
     @property
     @abstractmethod
     def line(self) -> PriorityLine:
-        """The line of all items."""
+        """The number of items, and the sum and the minimum of their p^α (p: priority)."""
 
     @abstractmethod
     def store(self, experience: Experience) -> None:
@@ -56,19 +56,22 @@ class ReplayMemory(Memory):
 
     @abstractmethod
     def resolve(self, point: np.ndarray) -> ResolvedItems:
-        """Return the items at points (B,) of the line."""
+        """Return the items at the points (B,), which `ReplaySampler.draw` has drawn."""
 
     @abstractmethod
     def prioritize(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
-        """Give the items at `index` (B,) new errors |δ| (B,), if they are still those of `stamp`."""
+        """Set the priorities of items from their errors |δ|. Skip items that were overwritten since the draw.
+
+        All arrays are (B,); `index` and `stamp` are from the `Sample`. An overwritten item has another stamp now.
+        """
 
     def raise_largest(self, error: float) -> None:
-        """Give new items at least this |δ|."""
+        """Use `error` as the |δ| of new items, unless they already get a larger one."""
         self.sampler.largest = max(self.sampler.largest, error)
 
     @override
     def add(self, experience: Experience) -> None:
-        """Store copies of the steps; a batch may be due afterwards."""
+        """Store copies of the steps, and count them in the schedule."""
         self.store(experience)
         self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
 
@@ -77,20 +80,20 @@ class ReplayMemory(Memory):
         return self.line.items
 
     def due(self) -> Iterator[Sample]:
-        """Yield the batches that are due; none are due before the first item.
+        """Yield the batches that are due.
 
-        Each batch is drawn on request, so it sees the new priorities of the previous batch. A batch that is not
-        requested stays due.
+        Each batch is drawn only when the caller requests it, so the draw uses the priorities that the previous batch's
+        update has set. Batches that the caller does not request stay due.
         """
         while self.take_due():
             yield self.sample()
 
     def take_due(self) -> bool:
-        """Take a batch that is due; return False if there is none, or nothing to sample."""
+        """Remove one due batch from the schedule; return False if none is due or the buffer is empty."""
         return self.schedule.due and len(self) > 0 and self.schedule.take()
 
     def sample(self, size: int | None = None) -> Sample:
-        """Return a batch of `size` items, by default `batch_size`; there must be one."""
+        """Return a batch of `size` items, by default `batch_size`. The buffer must not be empty."""
         line = self.line
         found = self.resolve(self.sampler.draw(line, self._spec.batch_size if size is None else size, self._random))
         batch = found.batch
@@ -99,15 +102,15 @@ class ReplayMemory(Memory):
         return Sample(batch, found.index, found.stamp)
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Update the priorities of a sample's items. If an item occurs twice, its last one counts.
+        """Update the priorities of a sample's items. If an item occurs twice, its last priority is used.
 
         Args:
-            sample: A sample of this memory.
-            priority: |δ| (B,), or of sequences (B, L).
+            sample: A sample of this buffer.
+            priority: |δ| of transitions, (B,), or of each step of the sequences, (B, L).
 
         Raises:
             NonFiniteError: A priority is NaN or infinite.
-            ValueError: A priority is negative, or their number is not the sample's.
+            ValueError: A priority is negative, or `priority` has another shape than the sample.
         """
         if self.sampler.prioritized:
             error = checked_priorities(self._spec, sample, priority)
@@ -116,18 +119,18 @@ class ReplayMemory(Memory):
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return the sizes and the states of the schedule and the sampler."""
+        """Return the buffer's sizes, and the states of the schedule, the sampler and the random generator."""
         return {"shape": self._sizes, "schedule": self.schedule.state_dict()} | self.sampler_state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the schedule. Raises CheckpointError if the buffer has other sizes."""
+        """Restore the schedule. Raise CheckpointError if the state is of a buffer with other sizes."""
         state_schema.check(state, {"shape": DictOf(int)}, "memory")
         saved, sizes = state["shape"], self._sizes
         if saved != sizes:
             words = (f"{name} {saved.get(name)}, here {n}" for name, n in sizes.items() if saved.get(name) != n)
             options = "burn-in, unroll, overlap, replay_capacity" if "overlap" in sizes else "replay_capacity"
             raise CheckpointError(
-                f"The checkpoint's replay memory has other sizes ({'; '.join(words)}). Set {options} and the number of "
+                f"The checkpoint's replay buffer has other sizes ({'; '.join(words)}). Set {options} and the number of "
                 "environments back."
             )
         envs, items = ArrayOf(sizes["environments"], None), ArrayOf(None, ())
@@ -135,7 +138,7 @@ class ReplayMemory(Memory):
         self.schedule.load_state_dict(state["schedule"])
 
     def sampler_state(self) -> dict[str, Any]:
-        """Return the state of draws."""
+        """Return the states of the sampler and the generator."""
         return {"sampler": self.sampler.state_dict(), "random": rng.rng_state(self._random)}
 
     def load_sampler_state(self, state: dict[str, Any]) -> None:
@@ -146,11 +149,10 @@ class ReplayMemory(Memory):
 
 
 class Replay(ReplayMemory):
-    """The newest transitions of every environment (Lin, 1992), and batches drawn from them.
+    """A replay buffer of the newest transitions of every environment (Lin, 1992).
 
-    n-step sums are made when a batch is read, from the steps that follow in the same environment. With a
-    `prioritization` (Schaul et al., 2016, arXiv:1511.05952), a priority fed back for a step that was overwritten
-    meanwhile is ignored.
+    A draw computes n-step returns from the following steps of the same environment. With a `prioritization` (Schaul et
+    al., 2016, arXiv:1511.05952), the buffer ignores new priorities of steps that were overwritten.
     """
 
     def __init__(
@@ -160,7 +162,7 @@ class Replay(ReplayMemory):
         random: np.random.Generator,
         goals: HindsightGoals | None = None,
     ) -> None:
-        """Use `buffers.build`. `random` belongs to the memory."""
+        """Called by `buffers.build`. Only this buffer may draw from `random`."""
         super().__init__(spec, len(storage.written), storage.rows, storage.stacked, random)
         self._storage = storage
         every_step = isinstance(spec, ReplaySpec) and spec.prioritization is None
@@ -181,7 +183,7 @@ class Replay(ReplayMemory):
         self._added(experience, self._storage.add(experience))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""
+        """Truncate the running episodes of all environments, or only of those that `envs` (N,) bool selects."""
         self._interrupted(self._storage.interrupt(envs))
 
     # ------------------------------------------------------------------------------------------------ sampling
@@ -192,7 +194,7 @@ class Replay(ReplayMemory):
 
     @override
     def resolve(self, point: np.ndarray) -> ResolvedItems:
-        """Return the items at points (B,) of the line, with other goals if the spec has hindsight."""
+        """Return the items at the drawn points (B,). With HER, replace the goals of some items."""
         self._storage.check_complete()
         index = self._items.find(point)
         batch = self._gather(index)
@@ -213,9 +215,10 @@ class Replay(ReplayMemory):
     # ------------------------------------------------------------------------------------------------ checkpoints
     @override
     def state_dict(self) -> dict[str, Any]:
-        """Return everything but the steps, which `segment` hands out.
+        """Return the state without the steps, which `segment` returns.
 
-        "envs" has arrays (num_envs, ...), "items" arrays of items: of those with an "index", or else of every index.
+        "envs" has arrays (num_envs, ...). The arrays in "items" have one row per item. For transitions, every index has
+        a row, even if no step is stored there. For sequences, the array "index" has the index of each row.
         """
         return super().state_dict() | {"envs": self._storage.state_dict()}
 
@@ -240,7 +243,7 @@ class Replay(ReplayMemory):
 
     @override
     def segment(self, since: np.ndarray) -> Segment:
-        """Return the steps stored after the counts `since` (num_envs,); see `EpisodeStorage.segment`."""
+        """Return the stored steps except the first `since[i]` that environment i made (see `EpisodeStorage`)."""
         return self._storage.segment(since)
 
     @override
@@ -249,26 +252,22 @@ class Replay(ReplayMemory):
 
     # ------------------------------------------------------------------------------------------------ transitions
     def _added(self, steps: Experience, index: np.ndarray) -> None:
-        """Make items of the steps just stored at `index` (K,), of different environments."""
+        """Add the items that the new steps at `index` (K,) complete. An environment has at most one new step."""
         self._add_items(index)
-        if self._relabeling is not None and (steps.terminated | steps.truncated).any():
-            self._relabeling.stale = True
 
     def _interrupted(self, env: np.ndarray) -> None:
-        if self._relabeling is not None:
-            self._relabeling.stale = True
+        """Add the items that are complete because the episodes in `env` (K,) were cut off; for transitions, none."""
 
     def _add_items(self, index: np.ndarray) -> None:
         if isinstance(self._items, MassItems):
             self._items.add(index, self.sampler.mass(np.full(len(index), self.sampler.largest)))
 
     def _saved_index(self) -> np.ndarray:
-        """Return the indices whose masses a state holds."""
+        """Return the indices whose priorities `sampler_state` saves."""
         return np.arange(len(self._storage.written) * self.rows)
 
     def _load_items(self, state: dict[str, Any]) -> None:
-        if self._relabeling is not None:
-            self._relabeling.stale = True
+        """Restore the items of a state. For transitions there is nothing to do: their items are the stored steps."""
 
     def _gather(self, index: np.ndarray) -> Any:
         """Return the batch of the items at `index` (B,), with weights of 1."""
@@ -288,13 +287,13 @@ class Replay(ReplayMemory):
         return OneStep(reward, discount, self._storage.observation(index, 1))
 
     def _one_step(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`_n_steps` for n = 1, where a window is its transition: `n_step_return` in one line, for speed."""
+        """Return the same as `_n_steps` for n = 1, but faster."""
         discount = np.full(len(index), self._spec.discount, np.float32)
         discount[self._storage.columns["terminated"].take(index)] = 0.0
         return self._storage.columns["reward"].take(index), discount, index
 
     def _n_steps(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return reward and discount (B,) of the windows that start at `index`, and the index of their last step."""
+        """Return the n-step sums of rewards from `index`, the discounts, and the last steps' indices: all (B,)."""
         window, available = self._storage.ahead(index, self._spec.n_step)
         reward, terminated, truncated = (
             self._storage.columns[name].take(window) for name in ("reward", "terminated", "truncated")

@@ -1,22 +1,22 @@
-"""On-policy rollouts: the last steps of every environment, learned from for several epochs, then dropped.
+"""On-policy rollouts: the last steps of every environment, used for several epochs and then discarded.
 
-    time 0 .. T-1    environment 0   s s s s E s s s |      E: the episode ends, the next step starts another
-                     environment 1   s s s s s s s s |      |: learn, drop, continue
+    time 0 .. T-1    environment 0   s s s s E s s s |      s: a step, E: a step that ends its episode
+                     environment 1   s s s s s s s s |      |: learn, discard the steps, continue
 
-Observations keep their dtype (images stay uint8) until a minibatch goes to the network.
+Observations keep their dtype, so images stay uint8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import RolloutBatch, RolloutSpec, Tree
-from duetto.buffers.base import Experience, Memory, Sample
-from duetto.buffers.storage_fields import Field, Values, named, unnamed
+from duetto.buffers.base import CARRY, NEXT_CARRY, Experience, Memory, Sample, without_prefix
+from duetto.buffers.episode_storage import Field, Values, named, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.pytree import tree_stack
@@ -24,18 +24,18 @@ from duetto.functional.returns import explained_variance, generalized_advantages
 from duetto.functional.state_schema import ArrayOf, DictOf, ListOf
 from duetto.networks.layers import SequenceInput
 
-End = tuple[int, int, Values]  # time, environment, and the input of the value of the next observation
-CARRY, NEXT_CARRY = "carry/", "next_carry/"  # in an experience's extras: the state before and after its steps
+End = tuple[int, int, Values]  # time, environment, and the value function's input after the step
 
 
 class Rollout(Memory):
-    """T steps of N environments; the batches are the same N·T rows once for each epoch.
+    """T steps of N environments. Each epoch has one batch of all N·T rows.
 
-    A vector step may lack some environments (Gymnasium's NEXT_STEP resets); such rows are zeros of weight 0.
+    A vector step may lack some environments (Gymnasium's NEXT_STEP resets). Their rows are zeros with weight 0.
 
     Attributes:
-        recompute_values: Compute all values when the rollout is complete, with the parameters of that moment. Needed
-            where steps come from older parameters: values at the rollout's ends are always computed then.
+        recompute_values: Whether to recompute all values with the current parameters once the rollout is complete. Set
+            it if the steps were taken with older parameters: the values at the ends of episodes and of the rollout are
+            always from current parameters, and advantages must not mix old and new values.
     """
 
     recompute_values: bool = False
@@ -43,12 +43,12 @@ class Rollout(Memory):
     def __init__(
         self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]
     ) -> None:
-        """Use `buffers.build`. `value` returns V(s) (N,) of N observations, with the current parameters."""
+        """Called by `buffers.build`. `value` maps observations to their values under the current parameters."""
         self._spec, self._value = spec, value
         self._arrays = {name: field.allocate(spec.steps, num_envs) for name, field in fields.items()}
         self._real = np.zeros((spec.steps, num_envs), bool)
-        self._next: Values = {}  # (N, ...) by name, what the newest step led to; rows that never came are zeros
-        self._ends: list[End] = []  # of truncated episodes
+        self._next: Values = {}  # inputs (N, ...) of the value function after the newest step of each environment
+        self._ends: list[End] = []  # the ends of truncated episodes
         self._filled = 0
         self._diverged = False
 
@@ -62,7 +62,7 @@ class Rollout(Memory):
 
     @property
     def needs_values(self) -> bool:
-        """Whether an epoch's batch needs values by the networks of the epoch before."""
+        """Whether each epoch's batch needs values computed with the parameters after the previous epoch."""
         return self._spec.recompute_advantages
 
     def add(self, experience: Experience) -> None:
@@ -80,10 +80,11 @@ class Rollout(Memory):
         self._filled += 1
 
     def due(self) -> Iterator[Sample]:
-        """Yield one batch for each epoch once the rollout is complete; then drop it.
+        """If the rollout is complete, yield one batch for each epoch, then discard the rollout.
 
-        Log-probabilities are those from collection; so are values and advantages, unless `recompute_advantages` or
-        `recompute_values` has them computed again.
+        Batches have the log-probabilities and, by default, the values that were computed when the actions were taken.
+        With `recompute_values`, values are recomputed before the first epoch; with `recompute_advantages`, values and
+        advantages are recomputed before each later epoch.
         """
         if self._filled < self._spec.steps:
             return
@@ -100,13 +101,11 @@ class Rollout(Memory):
         self._filled, self._ends = 0, []
 
     def note_divergence(self, divergence: float) -> None:
-        """Note the mean KL divergence of the epoch just learned from: beyond the limit, the next ones are left out."""
+        """Receive the mean KL divergence of the last epoch. If it exceeds the limit, skip the remaining epochs."""
         self._diverged = divergence > self._spec.target_kl
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that every environment, or those in `envs` (N,) bool, starts an episode though its last did not end: the
-        trace is cut there.
-        """
+        """Truncate the running episodes of all environments, or only of those that `envs` (N,) bool selects."""
         if not self._filled:
             return
         last = self._filled - 1
@@ -117,7 +116,7 @@ class Rollout(Memory):
             self._ends.append((last, env, _row(self._next, env)))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the steps collected so far; none between two rollouts."""
+        """Return the steps of the incomplete rollout. There are none right after updates."""
         filled = self._filled
         return {
             "shape": list(self._real.shape),
@@ -133,12 +132,12 @@ class Rollout(Memory):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`. CheckpointError for another number of steps or environments."""
+        """Restore the result of `state_dict`. Raise CheckpointError if that rollout had other sizes."""
         state_schema.check(state, {"shape": ListOf(int), "filled": int}, "memory")
         if tuple(state["shape"]) != self._real.shape:
             raise CheckpointError(
-                f"The checkpoint's rollout has {state['shape'][0]} steps of {state['shape'][1]} environments, this "
-                f"run's {self._real.shape[0]} of {self._real.shape[1]}. Set rollout_steps and num_envs back."
+                f"The checkpoint's rollout has {state['shape'][0]} steps of {state['shape'][1]} environments, but this "
+                f"run's has {self._real.shape[0]} of {self._real.shape[1]}. Set rollout_steps and num_envs back."
             )
         self._check_state(state)
         filled = self._filled = int(state["filled"])
@@ -151,7 +150,7 @@ class Rollout(Memory):
         self._ends = [(*at, _row({name: ends["next"][name] for name in self._next}, i)) for i, at in rows]
 
     def _check_state(self, state: dict[str, Any]) -> None:
-        """Raise CheckpointError unless `state` holds the first `filled` steps and their next observations."""
+        """Raise CheckpointError if the arrays do not have `filled` steps, or an episode ends at another step."""
         (steps, num_envs), filled = self._real.shape, state["filled"]
         form: dict[str, Any] = {"real": ArrayOf.like(self._real, filled), "next": DictOf(ArrayOf(num_envs, None))}
         form["arrays"] = {name: ArrayOf.like(array, filled) for name, array in self._arrays.items()}
@@ -163,7 +162,7 @@ class Rollout(Memory):
         env = state["ends"]["env"]
         inside = np.all((time >= 0) & (time < filled) & (env >= 0) & (env < num_envs))
         if filled >= steps or (filled and not following) or not inside:
-            raise CheckpointError("The checkpoint's rollout is not one of this run: it ends where it has no steps.")
+            raise CheckpointError("The checkpoint's rollout is not one of this run: its counts contradict each other.")
 
     def _note_next(self, time: int, experience: Experience) -> None:
         following = self._next_input(experience)
@@ -174,29 +173,29 @@ class Rollout(Memory):
         for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
             self._ends.append((time, int(experience.env[row]), _row(following, row)))
 
-    # What differs where networks are recurrent:
+    # RecurrentRollout overrides the following methods.
     def _next_input(self, experience: Experience) -> Values:
-        """Return the inputs of the value function after each step, (K, ...) by name."""
+        """Return the value function's inputs (K, ...) for the states after the steps."""
         return dict(named("obs", experience.next_obs))
 
     def _end_values(self, following: Values) -> np.ndarray:
-        """Return the values V (N,) after N steps, with the current parameters."""
+        """Return the values (N,) of N inputs from `_next_input`, with the current parameters."""
         return self._value(unnamed("obs", following))
 
     def _recomputed_values(self) -> np.ndarray:
-        """Compute V (T, N) of all steps, with the current parameters."""
+        """Return the values of all steps under the current parameters, (T, N)."""
         return self._value(self._observations()).reshape(self._real.shape)
 
     def _rows(self, array: np.ndarray) -> np.ndarray:
-        """Return an array (T, N, ...) in the order of a batch's rows."""
+        """Reorder an array (T, N, ...) to the rows of a batch: (N·T, ...); for recurrent networks (N, T, ...)."""
         return array.reshape(-1, *array.shape[2:])
 
     def _observations(self) -> Any:
-        """Return the batch's observations."""
+        """Return the observations of all steps; for recurrent networks a `SequenceInput`."""
         return unnamed("obs", self._in_rows())
 
     def _in_rows(self) -> Values:
-        """Return all arrays in the order of a batch's rows."""
+        """Return all arrays, reordered by `_rows`."""
         return {name: self._rows(array) for name, array in self._arrays.items()}
 
     def _batch(self, value: np.ndarray) -> RolloutBatch:
@@ -221,12 +220,16 @@ class Rollout(Memory):
         )
 
     def _next_values(self, value: np.ndarray) -> np.ndarray:
-        """Return values (T, N) after each step: the next step's, except at the end of a rollout or an episode."""
+        """Return the value of the state after each step, (T, N).
+
+        This is the next step's value in `value`. For the ends of the rollout and of truncated episodes, this method
+        computes it.
+        """
         steps, num_envs = value.shape
         following = np.empty_like(value)
         following[:-1] = value[1:]
         ends = [(steps - 1, env, _row(self._next, env)) for env in range(num_envs)] + self._ends
-        for start in range(0, len(ends), num_envs):  # always N rows, so that JAX compiles once
+        for start in range(0, len(ends), num_envs):  # always N rows, so that JAX compiles only once
             some = ends[start : start + num_envs]
             padded = some + some[:1] * (num_envs - len(some))
             values = self._end_values(tree_stack([inputs for _, _, inputs in padded]))
@@ -236,21 +239,22 @@ class Rollout(Memory):
 
 
 class RecurrentRollout(Rollout):
-    """T steps of N environments; a batch has N rows of T steps, so that learning computes the hidden states again.
+    """A rollout for recurrent networks: a batch has N rows of T steps.
 
-    It keeps only the states before the first step, and those after steps whose next observation needs a value, which
-    are as they were when the steps were taken.
+    Updates recompute hidden states, starting from the stored states before the first step. To compute values at the
+    rollout's end and at the ends of truncated episodes, the rollout also stores the hidden states there; updates do not
+    recompute them.
     """
 
     def __init__(self, *arguments: Any) -> None:
-        """Use `buffers.build`."""
+        """Called by `buffers.build`."""
         super().__init__(*arguments)
-        self._carry: Values = {}  # (N, ...), before the first step
+        self._carry: Values = {}  # hidden states (N, ...) before the first step
 
     @override
     def add(self, experience: Experience) -> None:
         if self._filled == 0:
-            for name, part in _named_like(experience.extras, CARRY).items():
+            for name, part in without_prefix(experience.extras, CARRY).items():
                 self._carry[name] = np.zeros((self._real.shape[1], *part.shape[1:]), part.dtype)
                 self._carry[name][experience.env] = part
         super().add(experience)
@@ -266,7 +270,7 @@ class RecurrentRollout(Rollout):
         self._carry = {name: np.array(part) for name, part in state["carry"].items()}
 
     def _next_input(self, experience: Experience) -> Values:
-        carry = {CARRY + name: part for name, part in _named_like(experience.extras, NEXT_CARRY).items()}
+        carry = {CARRY + name: part for name, part in without_prefix(experience.extras, NEXT_CARRY).items()}
         return (
             super()._next_input(experience)
             | carry
@@ -281,7 +285,7 @@ class RecurrentRollout(Rollout):
             previous_action=following["action"][:, None],
             previous_reward=following["reward"][:, None],
             starts=np.zeros((count, 1), bool),
-            carry=_named_like(following, CARRY),
+            carry=without_prefix(following, CARRY),
             is_first=np.zeros(count, bool),
             query_steps=None,
         )
@@ -308,10 +312,5 @@ class RecurrentRollout(Rollout):
 
 
 def _row(values: Values, row: int) -> Values:
-    """Copy one row; a scalar becomes an array, which a checkpoint can hold."""
+    """Return a copy of one row. Scalars become arrays, as checkpoints store only arrays."""
     return {name: np.array(part[row]) for name, part in values.items()}
-
-
-def _named_like(values: Mapping[str, np.ndarray], prefix: str) -> Values:
-    """Return the values whose names start with `prefix`, without it."""
-    return {name.removeprefix(prefix): part for name, part in values.items() if name.startswith(prefix)}

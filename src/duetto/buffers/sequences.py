@@ -1,9 +1,8 @@
-"""Replay of sequences, spans of an episode, for recurrent networks (Kapturowski et al., 2019, R2D2).
+"""Replay of sequences for recurrent networks (Kapturowski et al., 2019, R2D2).
 
-`cut` says which spans of an episode are sequences.
-
-Burn-in 2, unroll 4 (L = 6 steps, 7 observations), n = 2. A span from the middle of an episode; and one that starts
-its episode and also ends it, after four steps:
+A sequence is some consecutive steps of an episode; `completed_sequences` defines where sequences start and end. Two
+examples have burn-in 2, unroll 4 (L = 6 steps, 7 observations) and n = 2. The left sequence is from the middle of an
+episode. The right one is a whole episode of four steps, padded:
 
     step                 4  5  6  7  8  9  .         step                 0  1  2  3  -  -  .
     position             0  1  2  3  4  5  6         position             0  1  2  3  4  5  6
@@ -12,10 +11,12 @@ its episode and also ends it, after four steps:
     starts               .  .  .  .  .  .  .         starts               x  .  .  .  .  .  .
     mask                 .  .  1  1  1  1            mask                 1  1  1  1  .  .       learn_from_start
     looks ahead to       2  3  4  5  6  6            looks ahead to       2  3  4  4  4  4
-    discount             2  2  2  2  2  1            discount             2  2  e  e  .  .       n of γ^n; e: 2 and 1,
-                                                                                                 0 if terminated
+    discount             2  2  2  2  2  1            discount             2  2  e  e  .  .
 
-Rewards are summed up to the end of the span at most: a step near its end looks less far ahead, but none is lost.
+The row "discount" shows n if the discount is γ^n. The two e are at the end of the episode: if it terminated, their
+discounts are 0; otherwise they are γ^2 and γ^1.
+
+Sums of rewards stop at the sequence's end, so its last steps sum fewer than n rewards. The loss includes these steps.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
-from duetto.buffers.base import Experience
+from duetto.buffers.base import CARRY, Experience, without_prefix
+from duetto.buffers.episode_storage import EpisodeStorage, Segment, expand
 from duetto.buffers.replay import Replay
-from duetto.buffers.storage import EpisodeStorage, Segment, expand
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.returns import n_step_return
@@ -36,15 +37,14 @@ from duetto.functional.state_schema import ARRAY, ArrayOf, DictOf
 from duetto.networks import masks
 from duetto.networks.layers import SequenceInput
 
-PREFIX = "carry/"  # of the names of hidden states in `Experience.extras` and in segments
 Arrays = dict[str, np.ndarray]
 
 
 class RecurrentStates:
-    """Hidden states of some indices. For steps without one, such as random actions, it is zeros.
+    """Stores the hidden states before some steps. For steps without one (random actions), `read` returns zeros.
 
     Attributes:
-        zeros: The zero state, like the first state that was kept; {} before.
+        zeros: A hidden state of zeros; {} until the first state is stored, which sets the shapes.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class RecurrentStates:
         self._kept: dict[int, Arrays] = {}
 
     def keep(self, index: np.ndarray, carry: Arrays) -> None:
-        """Keep copies of the states (K, ...) for the indices (K,)."""
+        """Store copies of the states (K, ...) for the indices (K,)."""
         if carry and not self.zeros:
             self.zeros = {name: np.zeros(array.shape[1:], array.dtype) for name, array in carry.items()}
         if carry:
@@ -60,13 +60,13 @@ class RecurrentStates:
                 self._kept[i] = {name: np.array(carry[name][row]) for name in self.zeros}
 
     def drop(self, index: np.ndarray) -> None:
-        """Remove the states of indices."""
+        """Remove the states stored for these indices."""
         if self._kept:
             for i in index.tolist():
                 self._kept.pop(i, None)
 
     def read(self, index: np.ndarray) -> Arrays:
-        """Return the states (B, ...) at these indices; empty if no state is stored."""
+        """Return the states at these indices, arrays (B, ...). Missing states are zeros; {} before any was stored."""
         rows = [self._kept.get(i, self.zeros) for i in index.tolist()]
         return {name: np.stack([row[name] for row in rows]) for name in self.zeros} if rows else {}
 
@@ -76,17 +76,17 @@ class RecurrentStates:
 
 
 class SequenceReplay(Replay):
-    """The sequences of the newest episodes of every environment. Each step is stored once, though sequences overlap.
+    """A replay buffer of the newest sequences of every environment. Overlapping sequences share their stored steps.
 
-    - A sequence disappears with the step before its first one, whose action and reward it needs.
-    - A sequence without any step to learn from (`learn_from_start` off, and not longer than the burn-in) is not kept.
-    - It is named by the index and the number of its first step.
-    - An episode's first sequence is marked `is_first`: its network state is exactly the zero state.
+    - A sequence is identified by the index and the number of its first step.
+    - A sequence needs the action and the reward of the step before it, and is removed when that step is overwritten.
+    - Without `learn_from_start`, sequences that end within the burn-in are left out: they have no step to learn from.
+    - The first sequence of an episode has `is_first` set: it starts from a hidden state of zeros.
     - New sequences get the largest priority.
     """
 
     def __init__(self, spec: SequenceSpec, storage: EpisodeStorage, random: np.random.Generator) -> None:
-        """Use `buffers.build`. `random` belongs to the memory."""
+        """Called by `buffers.build`. Only this buffer may draw from `random`."""
         super().__init__(spec, storage, random)
         num_envs, items = len(storage.written), len(storage.written) * storage.rows
         self._length = spec.burn_in + spec.unroll
@@ -95,9 +95,9 @@ class SequenceReplay(Replay):
                 f"replay_capacity gives each environment {storage.rows} steps, but a sequence of {self._length} steps "
                 f"needs {self._length + 1}. Raise replay_capacity."
             )
-        self._length_at = np.zeros(items, np.int32)  # steps of the sequence that starts at each index; 0 for none
-        self._is_first = np.zeros(items, bool)  # whether it starts its episode
-        self._steps = np.zeros(num_envs, np.int64)  # of each running episode
+        self._length_at = np.zeros(items, np.int32)  # steps of the sequence that starts at each index; 0: no sequence
+        self._is_first = np.zeros(items, bool)  # whether this sequence is the first of its episode
+        self._steps = np.zeros(num_envs, np.int64)  # length of each environment's running episode so far
         self._carries = RecurrentStates()
 
     # ------------------------------------------------------------------------------------------------ filling
@@ -106,7 +106,7 @@ class SequenceReplay(Replay):
         self._drop(steps.env)
         if self._spec.stored_carry:
             starts = (self._steps[steps.env] - 1) % (self._length - self._spec.overlap) == 0
-            carry = {name: part[starts] for name, part in steps.extras.items() if name.startswith(PREFIX)}
+            carry = {name: part[starts] for name, part in steps.extras.items() if name.startswith(CARRY)}
             self._carries.keep(index[starts], carry)
         self._cut(steps.env, steps.terminated | steps.truncated)
 
@@ -114,7 +114,7 @@ class SequenceReplay(Replay):
         self._cut(env, np.ones(len(env), bool))
 
     def _drop(self, env: np.ndarray) -> None:
-        """Remove sequences and states whose steps, or the steps before them, were overwritten."""
+        """Remove the sequences and hidden states that need an overwritten step."""
         oldest = self._oldest()[env]
         gone = self._storage.index(env[:, None], np.maximum(oldest[:, None] - [1, 2], 0))[oldest > 0].ravel()
         self._carries.drop(gone)
@@ -124,13 +124,13 @@ class SequenceReplay(Replay):
             self._masses.remove(index)
 
     def _oldest(self) -> np.ndarray:
-        """Return the number (num_envs,) of the first step that a sequence can start at."""
+        """Return the numbers (num_envs,) of the oldest steps at which a sequence can start."""
         return np.where(self._storage.written > self.rows, self._storage.written - self.rows + 1, 0)
 
     def _cut(self, env: np.ndarray, done: np.ndarray) -> None:
-        """Make sequences that are complete with the newest steps of the environments (K,)."""
+        """Add the sequences that are completed by the newest steps of the environments `env` (K,)."""
         spec, steps = self._spec, self._steps[env]
-        complete, start, real = cut(steps, done, self._length, spec.overlap)
+        complete, start, real = completed_sequences(steps, done, self._length, spec.overlap)
         self._steps[env[done]] = 0
         which = np.flatnonzero(complete & ((real > spec.burn_in) | spec.learn_from_start))
         if len(which):
@@ -142,14 +142,13 @@ class SequenceReplay(Replay):
     def _gather(self, index: np.ndarray) -> SequenceBatch:
         """Return the batch of the sequences at `index` (B,), with weights of 1."""
         spec, step = self._spec, np.arange(self._length)
-        env, first = index[:, None] // self.rows, self._storage.number(index)[:, None]  # of its first step
+        env, first = index[:, None] // self.rows, self._storage.number(index)[:, None]  # of the sequence's start
         real, is_first = self._length_at[index][:, None], self._is_first[index]
         carry = self._carries.read(index) if spec.stored_carry else {}
-        carry = {name.removeprefix(PREFIX): part for name, part in carry.items()}
-        window = self._window(env, first, real, is_first, carry)
+        window = self._window(env, first, real, is_first, without_prefix(carry, CARRY))
         steps = self._storage.index(env, first + np.minimum(step, real - 1))
         action = self._storage.columns["action"].take(steps, axis=0)
-        if (allowed := masks.mask_of(window.obs)) is not None:  # padding must not take a forbidden action
+        if (allowed := masks.mask_of(window.obs)) is not None:  # actions of the padding must be allowed
             action = np.where(step < real, action, allowed[:, : self._length].argmax(axis=-1))
         reward, discount = self._returns(env, first, real, spec.n_step)
         learned = (step >= spec.burn_in) | (is_first[:, None] & spec.learn_from_start)
@@ -170,7 +169,7 @@ class SequenceReplay(Replay):
     def _window(
         self, env: np.ndarray, first: np.ndarray, real: np.ndarray, is_first: np.ndarray, carry: Arrays
     ) -> SequenceInput:
-        """Return the L + 1 observations of each sequence; where it is shorter, the last one is repeated."""
+        """Return the network's input for L + 1 observations; shorter sequences repeat their last observation."""
         storage, step = self._storage, np.arange(self._length + 1)
         number = first + np.minimum(step, real)
         previous = storage.index(env, number - 1)
@@ -185,13 +184,13 @@ class SequenceReplay(Replay):
         return SequenceInput(obs, action, reward, starts, carry, is_first, at)
 
     def _returns(self, env: np.ndarray, first: np.ndarray, real: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums of up to n rewards, and discounts, both (B, L) float32 and 0 behind a sequence's last step."""
+        """Return sums of up to n rewards, and discounts: (B, L) float32, 0 after a sequence's last step."""
         step = np.arange(self._length)
         number = first[..., None] + np.minimum(step[:, None] + np.arange(n), real[..., None] - 1)  # (B, L, n)
         index = self._storage.index(env[..., None], number).reshape(-1, n)
         reward, terminated = (self._storage.columns[name].take(index) for name in ("reward", "terminated"))
         left = real - step
-        # Only a sequence's last step can be one where the episode is cut: `available` has checked it.
+        # Only the last step of a sequence can be truncated. Sums end there because of `available`.
         truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)
         summed, discount, _ = n_step_return(reward, terminated, truncated, available, self._spec.discount)
         reward, discount = (np.where(left > 0, x.reshape(left.shape), 0).astype(np.float32) for x in (summed, discount))
@@ -202,13 +201,13 @@ class SequenceReplay(Replay):
         return np.flatnonzero(self._length_at)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything but steps and recurrent states, which `segment` hands out; see `Replay.state_dict`."""
+        """Return the state, except the steps and the hidden states: `segment` returns these."""
         state, index = super().state_dict(), self._saved_index()
         items = {"index": index, "real": self._length_at[index], "is_first": self._is_first[index]}
         return state | {
             "envs": state["envs"] | {"steps": self._steps.copy()},
             "items": state["items"] | items,
-            "carry": {name: zeros.copy() for name, zeros in self._carries.zeros.items()},  # their shapes
+            "carry": {name: zeros.copy() for name, zeros in self._carries.zeros.items()},  # for their shapes
         }
 
     def _load_items(self, state: dict[str, Any]) -> None:
@@ -221,7 +220,7 @@ class SequenceReplay(Replay):
         index, real = state["items"]["index"], state["items"]["real"]
         inside = (index >= 0) & (index < len(self._length_at)) & (real > 0) & (real <= self._length)
         if not np.all(inside):
-            raise CheckpointError("The checkpoint's sequence memory has sequences where it has no steps.")
+            raise CheckpointError("The checkpoint's replay buffer has sequences where it has no steps.")
         self._length_at[:] = 0
         self._length_at[index], self._is_first[index] = real, state["items"]["is_first"]
         self._carries = RecurrentStates()
@@ -229,7 +228,10 @@ class SequenceReplay(Replay):
 
     @override
     def segment(self, since: np.ndarray) -> Segment:
-        """ "kept" says which steps have a recurrent state; "carry/<name>" has those of these steps."""
+        """Return the stored steps except the first `since[i]` that environment i made, and their hidden states.
+
+        "kept" (steps,) bool tells which steps have a hidden state. "carry/<name>" has the states of these steps.
+        """
         segment = self._storage.segment(since)
         index = self._storage.index(*expand(segment["start"], segment["count"]))
         kept = self._carries.has(index)
@@ -239,7 +241,7 @@ class SequenceReplay(Replay):
     @override
     def load_segment(self, segment: Segment) -> None:
         super().load_segment(segment)
-        what, count = "a segment of the memory", int(segment["count"].sum())
+        what, count = "a segment of the replay buffer", int(segment["count"].sum())
         state_schema.check(segment, {"kept": ArrayOf(count, (), np.bool_)}, what)
         rows = np.flatnonzero(segment["kept"])
         zeros = self._carries.zeros if len(rows) else {}
@@ -251,12 +253,13 @@ class SequenceReplay(Replay):
         self._carries.keep(self._storage.index(env, number)[there], carry)
 
 
-def cut(steps: np.ndarray, done: np.ndarray, length: int, overlap: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find which of N episodes complete a sequence with their newest step; none can complete two at once.
+def completed_sequences(
+    steps: np.ndarray, done: np.ndarray, length: int, overlap: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find which of N episodes complete a sequence with their newest step. A step completes at most one sequence.
 
-    They start at the steps 0, p, 2p, ... with p = L - overlap, and have L steps; only the last one may have fewer.
-    Beyond the first, one is made only if it adds a step that the one before does not have. None runs across an
-    episode's end.
+    Sequences start at the steps 0, p, 2p, ... of their episode, with p = L - overlap. They have L steps. The last
+    one may have fewer, as it ends with its episode. It is left out if the sequence before it contains all its steps.
 
         L 8, overlap 4                  L 4, overlap 3                  L 6, overlap 0
         T = 3     aaa                   T = 2     aa                    T = 5     aaaaa
@@ -267,24 +270,23 @@ def cut(steps: np.ndarray, done: np.ndarray, length: int, overlap: int) -> tuple
                       bbbbbbbb                                                          bbbbbb
                           ccccc                                                               c
 
-    A sequence of L steps is complete with its last step, a shorter one when the episode ends:
+    A sequence is complete with its L-th step, or when the episode ends:
 
         L 4, overlap 2      step          1  2  3  4  5  6  7 (the last)
                             complete      .  .  .  a  .  b  c
 
     Args:
-        steps: (N,) int, steps of each episode up to and including the newest.
-        done: (N,) bool, the newest step is its last.
+        steps: (N,) int, the number of steps of each episode so far.
+        done: (N,) bool, whether the newest step ends its episode.
         length: L.
-        overlap: steps that a sequence shares with the next, in 0 .. L-1.
+        overlap: The number of steps that a sequence shares with the next, from 0 to L-1.
 
     Returns:
-        (N,) bool; and (N,) int, where the next sequence starts and how many steps of it there are (less than 1 if it
-        starts later).
+        Whether the newest step completes a sequence, (N,) bool; the start of the earliest sequence that was incomplete
+        before this step, (N,) int; and the number of this sequence's steps so far, (N,) int.
     """
     period = length - overlap
-    made = np.maximum((steps - 1 - overlap) // period, 0)  # complete before the newest step
+    made = np.maximum((steps - 1 - overlap) // period, 0)  # sequences that were complete before the newest step
     start = made * period
     real = steps - start
-    last = done & ((made == 0) | (real > overlap))
-    return (real == length) | last, start, real
+    return (real == length) | done, start, real

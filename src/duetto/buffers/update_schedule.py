@@ -1,4 +1,4 @@
-"""Schedule of updates: how many batches are due after the steps taken so far."""
+"""Schedule of updates: when to update, and on how many batches."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from duetto.functional import state_schema
 
 
 class Schedule:
-    """Counts steps, and the batches that are due.
+    """Counts steps and the batches that are due.
 
-    Each step after `learning_starts` adds gradient_steps / train_every batches. `gradient_steps` batches are due after
-    every `train_every` steps, or with `train_at_episode_end` all whole batches at an episode's end. In that case steps
-    before `learning_starts` count too, so that the first update phase has as many batches as its episode has steps;
-    nothing is due before. The debt is an integer, in units of 1 / train_every batches, so it stays exact.
+    Every `train_every` steps after `learning_starts`, `gradient_steps` batches become due.
+
+    With `train_at_episode_end`, batches become due at every end of an episode after `learning_starts`:
+    gradient_steps / train_every batches for each step since the previous updates. For the first updates, this includes
+    the steps before `learning_starts`.
 
         learning_starts 3, train_every 2, gradient_steps 2
         step              1  2  3  4  5  6  7
@@ -39,7 +40,7 @@ class Schedule:
         return cls(spec.learning_starts, spec.train_every, spec.gradient_steps, at_episode_end)
 
     def advance(self, steps: int, episode_ended: bool) -> None:
-        """Count `steps` new steps; `episode_ended` says whether an episode ended with one of them."""
+        """Count `steps` new steps; `episode_ended` is whether any of them ended an episode."""
         self._steps += steps
         beyond = min(steps, max(0, self._steps - self._learning_starts))
         self._debt += (steps if self._train_at_episode_end else beyond) * self._gradient_steps
@@ -57,14 +58,17 @@ class Schedule:
         return self._due > 0
 
     def take(self) -> bool:
-        """Take a due batch; return False if none is due."""
+        """Remove one batch from the due ones; return False if none is due."""
         if self._due == 0:
             return False
         self._due -= 1
         return True
 
     def state_dict(self) -> dict[str, int]:
-        """Return the steps, the debt and the batches due but not yet taken."""
+        """Return the number of steps and of due batches, and `debt`.
+
+        `debt` is the number of steps that no batch was counted for yet, times gradient_steps.
+        """
         return {"steps": self._steps, "debt": self._debt, "due": self._due}
 
     def load_state_dict(self, state: dict[str, int]) -> None:

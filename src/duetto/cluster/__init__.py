@@ -1,13 +1,13 @@
-"""Actors and replay shards in processes of a Ray cluster; killing any of them changes no `sync` number.
+"""Actors and replay shards in processes of a Ray cluster. In the mode `sync`, killing a process changes no result.
 
-- `config`, `launch`: the options, and how the parts of a run on a cluster are made
-- `transport`, `ray`: the calls that Duetto needs of a cluster, and Ray, which only that file imports
-- `actor_pool`: processes that are replaced when they die, and the object in each
-- `actor`, `shard_server`: the processes' work: act, store
-- `remote_engine`, `block_source`: the trainer's view of the actors: environments, and a source of experience
-- `modes`: `sync` and `async`: in which order actors get orders and their blocks are used
+- `config`, `launch`: the options, and the parts of a run on a cluster
+- `transport`: the calls that Duetto needs of a cluster; `ray`: these calls on Ray, in the only file that imports Ray
+- `actor_pool`: processes that are replaced when they die, and the server in each
+- `actor`, `shard_server`: the work in these processes: act in environments; store and sample experience
+- `remote_engine`, `block_source`: how the trainer sees the actors: as environments, and as a source of experience
+- `modes`: `sync` and `async`: when actors make blocks of vector steps, and in which order these are used
 
-`tests/cluster/simulated.py` is another transport, without processes or time, in which everything fails that can.
+`tests/cluster/simulated.py` has a simulated cluster without processes or real time, on which every call can fail.
 """
 
 from duetto.cluster.config import Cluster

@@ -1,9 +1,10 @@
-"""An actor: chooses actions in its share of the environments, and makes blocks of steps with the weights it is sent.
+"""An actor: it acts in its share of the environments with the weights that it receives, and returns blocks of steps.
 
     weights   version 0 ........ version 1 ........
     block     0: T vector steps  1: T vector steps       and after each: the actor's state
 
-A block follows from the actor's state, the order and the weights alone, so another process makes the same block.
+A block depends only on the actor's state before it, on the trainer's `Order` and on the weights. So a new process that
+replaces the actor makes the same block.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from duetto.training.normalizer import Normalizer
 
 
 def pack(environment: Any, options: dict[str, Any]) -> bytes:
-    """Pickle the arguments of `environments.make`, or raise any error of a user's objects.
+    """Pickle the arguments of `environments.make`. A user's objects may raise any error.
 
     A class from a file is pickled by value, since an actor may be on a machine without the file.
     """
@@ -40,17 +41,17 @@ def pack(environment: Any, options: dict[str, Any]) -> bytes:
 
 
 class ActorRole(NamedTuple):
-    """The role of a process that acts."""
+    """A function that is sent to an actor's process and makes the `BlockActor` there."""
 
-    recipe: bytes  # of `pack`
+    recipe: bytes  # the result of `pack`
     algorithm: Algorithm
     backend: Any
     precision: Any
     threads: int
-    num_envs: int  # of the run
+    num_envs: int  # of the whole run
 
     def __call__(self, share: range) -> BlockActor:
-        """Make the actor of these environments. ImportError if a module is not installed here."""
+        """Make the actor of the environments in `share`. Raises ImportError if a module is not installed here."""
         path, packed = pickle.loads(self.recipe)
         sys.path += [place for place in path if place not in sys.path]
         environment, options, spec = pickle.loads(packed)
@@ -59,43 +60,43 @@ class ActorRole(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The parameters and statistics that actors act with, as plain trees; a version never changes."""
+    """The parameters and statistics that actors act with, as nested dicts. The weights of a version never change."""
 
     version: int
-    updates: int  # made until then
+    updates: int  # number of the learner's updates until this version
     parameters: Parameters  # of the acting networks
     observed: dict[str, Any]  # statistics of observations
-    rewarded: dict[str, Any] | None  # and of rewards, if these are scaled
-    largest: float  # their largest discounted sum
+    rewarded: dict[str, Any] | None  # statistics of rewards, if they are scaled
+    largest: float  # largest absolute discounted sum of rewards so far
 
 
 class Order(NamedTuple):
-    """An order for a block.
+    """The trainer's request to an actor for one block.
 
-    Schedules of exploration and `random_steps` depend on its steps. In the mode `async` these are an estimate: blocks
-    that are used side by side come up to as many blocks earlier or later.
+    Schedules of exploration and `random_steps` depend on `step`. In the mode `async`, `step` is an estimate, because
+    the trainer does not know yet which blocks it will use before this block.
     """
 
-    steps: int  # vector steps
-    step: int  # of the run, at the first one
+    steps: int  # vector steps to make
+    step: int  # the run's step at the first of them
     stride: int  # steps of the run from one vector step to the next
-    total: int  # steps in which schedules end
+    total: int  # the run's step at which schedules end
 
 
 class Block(NamedTuple):
     """T vector steps that an actor has made."""
 
-    updates: int  # that the weights were made with
-    experience: Experience  # rows in order; environments have their numbers in the run
+    updates: int  # `Weights.updates` of the weights that made it
+    experience: Experience  # rows in order; environments are numbered as in the run
     counts: list[int]  # rows of each vector step
-    episodes: list[list[Episode]]  # that ended with each
-    observed: dict[str, Moments]  # statistics of the observations in it
-    rewarded: Moments | None
-    largest: float  # discounted sum of rewards, in this block or known before
+    episodes: list[list[Episode]]  # for each vector step, the episodes that it ended
+    observed: dict[str, Moments]  # statistics of the block's observations
+    rewarded: Moments | None  # statistics of the block's rewards
+    largest: float  # largest absolute discounted sum of rewards until the end of the block
 
 
 class BlockActor:
-    """An actor in its process."""
+    """The object in an actor's process. It makes blocks of steps in its environments."""
 
     def __init__(self, stepper: VecEnv, share: range, role: ActorRole) -> None:
         self._stepper, self._role, self._first = stepper, role, share.start
@@ -125,7 +126,7 @@ class BlockActor:
         return self._stepper.obs
 
     def block(self, order: Order, weights: Weights) -> Block:
-        """Make a block."""
+        """Make the block that `order` describes, with these weights."""
         self._load(weights)
         steps, episodes = [], []
         for step in range(order.steps):
@@ -153,7 +154,7 @@ class BlockActor:
         return {"stepper": self._stepper.state_dict(), "collector": self._collector.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> list[str]:
-        """Restore `state`; return why each environment started a new episode, "" if it did not."""
+        """Restore `state`; return, for each environment, why it started a new episode, or "" if it did not."""
         state_schema.check(state, {"stepper": ANY, "collector": Collector.STATE}, "stepper/environments")
         self._begin(0)
         self._stepper.load_state_dict(state["stepper"])

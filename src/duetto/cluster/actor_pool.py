@@ -1,13 +1,13 @@
-"""The processes of a run on a cluster, and the object in each. A process that dies is replaced in the same state.
+"""The processes of a run on a cluster. A process that dies is replaced by another one in the same state.
 
-A process gets its next message only after it answered the last one. With each answer comes the state of the process.
+A process gets its next message only after it answered the last one. Each answer contains the state of the process.
 
     asked            reset   block 0   block 1   block 2   block 3
     state            s0      s1        s2        s3
     it dies in 3     a new process restores s3, and then makes block 3
 
-A role makes the object in a process: an actor or a shard. A process that holds what nobody else has (a replay shard)
-is not replaced: its death is a `PartLostError`.
+A *role* is a function that creates the object that a process serves: an actor or a replay shard. Only actors are
+replaced. No other process has a shard's contents, so the death of a shard's process raises `ShardLostError`.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ import cloudpickle
 from duetto.cluster.transport import Answer, Call, Transport, Worker
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.exact_resume import PATIENCE
-from duetto.errors import DuettoError, PartLostError, UsageError
+from duetto.errors import DuettoError, ShardLostError, UsageError
 
-ATTEMPTS = 3  # of one actor without an answer between, before the run stops
-TO_START = 120.0  # seconds until a new process has found a place, and more for its first answer: packages are imported
-LOOK = 1.0  # seconds between two looks at who has answered, while another one has not
-PAUSE = 1.0  # seconds before a place is looked for again
+ATTEMPTS = 3  # failures in a row of one actor that stop the run
+TO_START = 120.0  # seconds for a new process to start, and again for its first answer, since it imports packages
+LOOK = 1.0  # seconds after which answers and deadlines are checked again
+PAUSE = 1.0  # seconds before the next attempt to start a process
 TO_CLOSE = 5.0  # seconds that environments have to close themselves
 INFINITY = float("inf")
 
 
 class Request(NamedTuple):
-    """A call of a method of the served object."""
+    """A call of a method of the object that a process serves."""
 
     method: str
     arguments: tuple[Any, ...] = ()
 
 
 class Reply(NamedTuple):
-    """The answer to a message."""
+    """The answer of a process to a list of requests."""
 
-    values: list[Any] = []  # of each request  # noqa: RUF012 - never changed
+    values: list[Any] = []  # the result of each request  # noqa: RUF012 - never changed
     error: Exception | None = None
     lost: list[str] = []  # why each environment started a new episode before the requests, "" if it did not  # noqa: RUF012
     state: Any = None  # after the requests
 
 
 class ActorServer:
-    """The server of an actor."""
+    """The server in an actor's process: it makes the actor and calls its methods."""
 
     restorable: ClassVar[bool] = True  # whether a new process can take the place of a lost one
-    errors: ClassVar[tuple[type[Exception], ...]] = (DuettoError, EnvironmentFault)  # sent as they are
+    errors: ClassVar[tuple[type[Exception], ...]] = (DuettoError, EnvironmentFault)  # sent to the trainer unchanged
 
     def __init__(self, role: bytes, share: range) -> None:
-        """`role`, pickled, is a function from the share to the served object."""
+        """Store `role`, a pickled function that makes the served object for a share of environments."""
         self._role, self._share = role, share
         self._served: Any = None
 
     def do(self, requests: list[Request], state: dict[str, Any], *values: Any) -> Reply:
-        """Execute the requests; without any, the answer says that the process runs.
+        """Execute the requests, each with `values` as further arguments.
 
-        A new process starts from `state`, if that is not empty.
+        A new process first restores `state`, unless it is empty. An empty list only checks that the process runs.
         """
         lost: list[str] = []
         if not requests:
@@ -89,29 +89,29 @@ class ActorServer:
 
 @dataclass
 class Actor:
-    """One member of a pool, whichever process it is in."""
+    """An actor or a shard, whose process may be replaced."""
 
     index: int
     share: range  # its environments
-    name: str  # in sentences
+    name: str  # in messages
     worker: Worker = None
-    placed: bool = False  # its process runs: it has answered the greeting
-    new: bool = True  # its process has not answered a message
-    searching: float | None = None  # since when it has found no place
+    placed: bool = False  # whether its process runs: it has answered the empty list of requests
+    new: bool = True  # whether its process has not answered a request yet
+    searching: float | None = None  # time of the first failed start since the last successful one
     state: dict[str, Any] = field(default_factory=dict)  # after its last answer
     requests: list[Request] = field(default_factory=list)  # of its newest message
     values: tuple[Any, ...] = ()
-    call: Call | None = None  # not answered yet
+    call: Call | None = None  # the call that is not answered yet
     deadline: float = INFINITY
-    failures: list[Answer] = field(default_factory=list)  # since its last answer, each with a new process
+    failures: list[Answer] = field(default_factory=list)  # failures of its processes since its last answer
 
 
 class ActorPool:
-    """Processes that are asked together; each answers even if its process dies.
+    """Processes of actors or of shards. If an actor's process dies, a new process repeats its newest request.
 
     Attributes:
-        actors: In the order of their environments.
-        transport: To the cluster.
+        actors: The actors or shards, in the order of their environments.
+        transport: The connection to the cluster.
         notices: Sentences for the user.
         restarts: Number of processes that replaced another.
     """
@@ -130,12 +130,12 @@ class ActorPool:
         """Start a process for each share.
 
         Args:
-            transport: To the cluster.
-            role: Pickled; see `ActorServer`.
+            transport: The connection to the cluster.
+            role: The pickled function that creates the object in each process; see `ActorServer`.
             shares: The environments of each process.
-            timeout: Seconds without an answer after which a process counts as dead; 0: never.
-            notices: Sentences for the user are appended.
-            name: Of a process in sentences, with its index for `{}`.
+            timeout: Seconds without an answer after which a process is considered dead; 0: never.
+            notices: A list to which the pool appends sentences for the user.
+            name: A process's name in sentences; `{}` becomes its index.
             server: The class of the object in each process.
             closes: Whether closing the pool closes the transport.
         """
@@ -154,29 +154,31 @@ class ActorPool:
     def another(
         self, role: bytes, shares: Sequence[range], name: str, server: type[ActorServer] = ActorServer
     ) -> ActorPool:
-        """Return a pool of further processes on the same transport. Close it before this one."""
+        """Return a pool of further processes on the same transport. Close the new pool before this one."""
         return ActorPool(self.transport, role, shares, self._timeout, self.notices, name, server, closes=False)
 
     def call_each(self, method: str, arguments: Sequence[Any] | None = None) -> list[Any]:
-        """Call a method of every process, with an argument for each; return their results in order."""
+        """Call a method of the object in every process; `arguments` has one argument for each. Return the results."""
         for actor in self.actors:
             self.post(actor.index, [Request(method, () if arguments is None else (arguments[actor.index],))])
         return [reply.values[0] for reply in self.wait(range(len(self.actors))).values()]
 
     def post(self, index: int, requests: list[Request], *values: Any) -> None:
-        """Send requests without waiting. `values` (or references) are further arguments of each."""
+        """Send a process requests, without waiting. `values` (or references) are further arguments of each request."""
         actor = self.actors[index]
         actor.requests, actor.values = requests, values
         if actor.placed:
             self._send(actor)
 
     def wait(self, asked: Sequence[int], enough: int | None = None, patience: float = INFINITY) -> dict[int, Reply]:
-        """Wait for all of these processes, `enough` of them or `patience` seconds; return the replies that are there.
+        """Wait until all of the processes `asked`, or `enough` of them, reply; return the replies by index.
+
+        After `patience` seconds, return the replies so far.
 
         Raises:
-            EnvironmentFault: An actor failed three times without an answer.
-            PartLostError: A process that cannot be replaced is lost.
-            Exception: An error in a process, the lowest one's first.
+            EnvironmentFault: An actor failed three times in a row, or could not be started.
+            ShardLostError: A process that cannot be replaced is lost.
+            Exception: The error in a reply. Of several errors, that of the process with the lowest index.
         """
         waiting, replies = [self.actors[index] for index in asked], dict[int, Reply]()
         enough, until = enough or len(waiting), self.transport.clock() + patience
@@ -207,7 +209,7 @@ class ActorPool:
             self._end()
 
     def _end(self) -> None:
-        """Kill all processes that were started, and close the transport if it is this pool's."""
+        """Kill all processes that were started, and close the transport if this pool must close it."""
         for actor in self.actors:
             if actor.worker is not None:
                 self.transport.kill(actor.worker)
@@ -218,8 +220,8 @@ class ActorPool:
     def _start(self, actor: Actor) -> None:
         """Start the actor's process and send its first message.
 
-        A cluster may not know yet that a machine is gone, and start processes there that never run. Such a failure
-        is not the actor's, and does not count.
+        A cluster may try to start the process on a machine that is gone. This failure does not count as one of the
+        ATTEMPTS.
         """
         actor.worker = self.transport.start(self._server, self._role, actor.share)
         actor.placed, actor.new = False, True
@@ -235,8 +237,8 @@ class ActorPool:
         actor.searching = now if actor.searching is None else actor.searching
         if (searched := now - actor.searching) >= TO_START:
             raise EnvironmentFault(
-                f"{actor.name} has found no place for {searched:.0f} s; the last one {answer.failure}. Look at the "
-                "cluster, and resume when it has room.",
+                f"{actor.name} could not be started for {searched:.0f} s; the last process {answer.failure}. Check "
+                "the cluster, and resume when it has free CPUs.",
                 trace=answer.details,
                 failed=True,
             )
@@ -245,7 +247,7 @@ class ActorPool:
         self._start(actor)
 
     def _send(self, actor: Actor) -> None:
-        """Send the actor's newest message, to a new process with the state to start from."""
+        """Send the actor's newest message; to a new process, also the state to start from."""
         state = actor.state if actor.new else {}
         actor.call = self.transport.call(actor.worker, actor.requests, state, *actor.values)
         repeats = actor.new or any(request.method == "restore" for request in actor.requests)
@@ -275,11 +277,11 @@ class ActorPool:
         actor.failures.append(answer)
         if not (actor.new or self._server.restorable):
             actor.call = None
-            raise PartLostError(f"{_capitalized(actor.name)} {answer.failure}.")
+            raise ShardLostError(f"{_capitalized(actor.name)} {answer.failure}.")
         if len(actor.failures) == ATTEMPTS:
             raise EnvironmentFault(
-                f"{actor.name} {answer.failure}, for the third time without an answer. Look for the cause in the "
-                "environment and in what it calls, or in the memory of its machine.",
+                f"{actor.name} {answer.failure}, for the third time in a row. Check the environment and the "
+                "libraries that it uses, and the memory of its machine.",
                 trace=answer.details,
                 failed=True,
             )
@@ -288,15 +290,15 @@ class ActorPool:
         self._start(actor)
 
     def _report(self, actor: Actor, lost: list[str]) -> None:
-        """Tell the user that another process has taken an actor's place. `lost`: see `Reply`."""
-        then = "another one has taken its place, and no number has changed."
+        """Append a notice that another process has taken an actor's place. `lost` is from its `Reply`."""
+        then = "another process has taken its place, and no number has changed."
         if any(lost):
             gone = [str(env) for env, why in zip(actor.share, lost, strict=True) if why]
             reasons = "; ".join(dict.fromkeys(filter(None, lost)))
             then = (
-                f"another one has taken its place, but {len(gone)} of its environments ({', '.join(gone)}) could not "
-                f"be restored and start new episodes, because {reasons}. From here the run is not the same, number by "
-                "number, as one in which nothing dies."
+                f"another process has taken its place, but {len(gone)} of its environments ({', '.join(gone)}) could "
+                f"not be restored and start new episodes, because {reasons}. From here on, the numbers differ from "
+                "those of a run in which no process dies."
             )
         self.notices.append(f"{_capitalized(actor.name)} {actor.failures[-1].failure}: {then}")
 

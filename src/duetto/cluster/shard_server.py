@@ -4,7 +4,8 @@
     shard 0          | look up   |                   | keep them, store           |
     shard 1          | look up ..|                   | keep them, store .........  |
 
-A shard that dies sends the run back to its newest checkpoint.
+`points` select the items of a batch (`buffers.sharded_replay`). If a shard dies, the run continues from its newest
+checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from duetto.errors import UsageError
 
 
 class ShardServer(ActorServer):
-    """The server of a shard, whose contents are lost with its process."""
+    """The server in a shard's process. The shard's contents are lost with the process."""
 
     restorable: ClassVar[bool] = False
     errors: ClassVar[tuple[type[Exception], ...]] = (Exception,)
@@ -33,16 +34,16 @@ class RemoteShards(Shards):
     """Shards that each have their own process."""
 
     def __init__(self, actors: ActorPool, shares: Sequence[range]) -> None:
-        """`actors` are the run's; the shards' processes start with `start`."""
+        """Store the run's pool of actors; `start` starts the processes of the shards."""
         self.shares: Sequence[range] = shares
         self._actors = actors
         self._pool: ActorPool | None = None
 
     @override
     def start(self, factory: ReplayFactory) -> list[Any]:
-        """Start the shards. Raises UsageError if the cluster has no place for one, or it fails to start."""
+        """Start the shards. Raises UsageError if one fails to start."""
         self.close()
-        role = cloudpickle.dumps(partial(Shard, factory))  # here: Ray does not know of the user's own file
+        role = cloudpickle.dumps(partial(Shard, factory))  # Ray cannot pickle a class of a user's file
         self._pool = self._actors.another(role, self.shares, "shard {} of the replay memory", ShardServer)
         try:
             return self._pool.call_each("status")

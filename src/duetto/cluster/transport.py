@@ -1,11 +1,11 @@
-"""What Duetto needs of a cluster: five calls.
+"""The five calls that Duetto needs of a cluster.
 
-    start   a new process somewhere, with an object in it          put    a value that later processes are started with
-    call    ask the object something; nobody waits                 kill   end a process at once
+    start   a new process with an object in it                     put    a value, for `start` and `call`
+    call    a method of the object, without waiting                kill   a process at once
     wait    for the answers
 
-A call is made at most once. It may have been *made* although its answer is lost: then the process is replaced, as if it
-had died (`actor_pool`).
+A call is executed at most once. If its answer is lost, the trainer does not know whether the call was executed, and
+replaces the process as if it had died (`actor_pool`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-Worker = Any  # a process, known to its transport
-Call = Hashable  # what was asked of it
+Worker = Any  # a transport's handle of a process
+Call = Hashable  # a transport's handle of a call
 
 
 class Answer(NamedTuple):
-    """The result of a call: a value, or why there will be none."""
+    """The result of a call: a value, or the reason why it failed."""
 
     value: Any = None
-    failure: str = ""  # the rest of a sentence that starts with the process: "died."
+    failure: str = ""  # the end of a sentence that starts with the process's name: "died"
     details: str = ""  # further information, in several lines
 
 
@@ -29,21 +29,22 @@ class Transport(Protocol):
     """Starts and calls processes. No method raises if a process fails: `wait` reports it."""
 
     def start(self, kind: Callable[..., Any], *arguments: Any) -> Worker:
-        """Start a process, at the latest at its first call; `arguments` may come from `put`."""
+        """Start a process with the object `kind(*arguments)` in it. It may start as late as its first call."""
         ...
 
     def call(self, worker: Worker, *message: Any) -> Call:
-        """Call `do(*message)` of the worker's object."""
+        """Call `do(*message)` of the worker's object, without waiting for the answer."""
         ...
 
     def wait(self, calls: Sequence[Call], timeout: float, enough: int | None = None) -> dict[Call, Answer]:
-        """Wait until all of the calls, or `enough`, are done, or for `timeout` seconds; the answers of all that are
-        done by then.
+        """Wait until all calls, or `enough` of them, are done; return the answers of all that are done.
+
+        Wait for at most `timeout` seconds.
         """
         ...
 
     def put(self, value: Any) -> Any:
-        """Store a value for processes; returns a reference that `start` and `call` take in its place."""
+        """Store a value for processes; return a reference that `start` and `call` accept instead of the value."""
         ...
 
     def kill(self, worker: Worker) -> None:
@@ -51,7 +52,7 @@ class Transport(Protocol):
         ...
 
     def clock(self) -> float:
-        """The time in seconds, for timeouts."""
+        """Return the time in seconds, for timeouts."""
         ...
 
     def pause(self, seconds: float) -> None:

@@ -1,11 +1,11 @@
-"""Demonstrations: recorded from an expert, stored on disk with checksums, loaded to learn from.
+"""Demonstrations: record them from an expert, store them on disk with checksums, load them for training.
 
-Observations, actions and rewards are those of a training run's `VecEnv`.
+Observations, actions and rewards have the format of a training run's `VecEnv`.
 
-    types.py              a demonstration, its metadata, and whether it fits an environment
+    types.py              demonstrations, their metadata, and checks that they fit an environment
     recording.py          record an expert; replay a demonstration
     dataset.py            write and load demonstrations
-    minari_datasets.py    convert from and to Minari datasets
+    minari_datasets.py    import and export Minari datasets
 """
 
 from duetto.demonstrations.dataset import Writer, check_free, load, save, writer

@@ -1,11 +1,12 @@
-"""Write and load demonstrations: a manifest with checksums, and a file of safetensors for each episode.
+"""Write and load demonstrations: a manifest with checksums, and a safetensors file for each episode.
 
-    manifest.json                       metadata; seed, part and end of each episode, its file's size and SHA-256
+    manifest.json                       metadata; per episode: seed, life (`part`), how it ended, file size and SHA-256
     segment-000000000001.safetensors    an episode of T steps
-        obs, or obs/PART of a Dict      (T + 1, ...), the final observation last
+        obs; obs/KEY for a Dict space   (T + 1, ...), the final observation last
         action, reward                  (T, ...)
 
-There is no pickle. The manifest is written last, and every change of a byte is detected.
+Nothing is pickled. The manifest is written last, so `load` refuses an interrupted recording. `load` also detects every
+changed byte.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from duetto.buffers.storage_fields import unnamed
+from duetto.buffers.episode_storage import unnamed
 from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check, check_actions
 from duetto.errors import DuettoError, UsageError
 from duetto.functional import state_schema
@@ -39,7 +40,7 @@ _EPISODE = manifest.FILE | {"seed": OptionalOf(int), "part": int, "terminated": 
 
 # ---------------------------------------------------------------------------------------------------- metadata
 def encode_metadata(metadata: Metadata) -> dict[str, Any]:
-    """Return the metadata as JSON values, signed if the environment's id or options name a module."""
+    """Return the metadata as JSON values, with a signature if the environment's id or options name code."""
     signature = signing.sign(signing.references(metadata.environment, metadata.options))
     return {
         "environment": metadata.environment,
@@ -53,7 +54,11 @@ def encode_metadata(metadata: Metadata) -> dict[str, Any]:
 
 
 def decode_metadata(content: Mapping[str, Any]) -> Metadata:
-    """Undo `encode_metadata`. Raises ValueError, LookupError, TypeError, AttributeError or CheckpointError."""
+    """Return the metadata from the JSON values that `encode_metadata` returned.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError, CheckpointError: The values are invalid.
+    """
     state_schema.check(content, _METADATA, MANIFEST)
     observation, action = (spaces.from_json(content[f"{kind}_space"]) for kind in ("observation", "action"))
     return Metadata(
@@ -69,7 +74,9 @@ def save(
     seeds: Iterable[int | None] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a dataset of these episodes; `seeds` are those of the environment's resets, if they are known.
+    """Write the episodes as a dataset into the new folder `path`; return `path`.
+
+    `seeds` has the seed of each episode's reset, or None if it is unknown. By default all seeds are unknown.
 
     Raises:
         UsageError: The folder exists and may not be overwritten, or an episode does not fit the metadata.
@@ -82,10 +89,10 @@ def save(
 
 @contextmanager
 def writer(path: str | Path, metadata: Metadata, overwrite: bool = False) -> Iterator[Writer]:
-    """Open a `Writer` that takes episodes one by one. The folder appears when all are written, or not at all.
+    """Yield a `Writer` for a temporary folder, which is renamed to `path` at the end, or removed after an error.
 
     Raises:
-        UsageError: The folder exists and may not be overwritten, or nothing was written.
+        UsageError: The folder exists and may not be overwritten, or no episode was written.
     """
     check_actions(metadata.action_space)
     path = Path(path).absolute()
@@ -112,14 +119,14 @@ def check_free(path: Path, overwrite: bool) -> None:
         raise UsageError(f"{path} exists already. Choose another --output, or replace it with --overwrite.")
     there = {child.name for child in path.iterdir()} if path.is_dir() else {""}
     if there and not (MANIFEST in there and all(FILE.fullmatch(name) for name in there)):
-        raise UsageError(f"{path} is no dataset, so it is not overwritten. Choose another --output.")
+        raise UsageError(f"{path} is no dataset, so --overwrite does not replace it. Choose another --output.")
 
 
 class Writer:
-    """Writes episodes one by one, to a folder with a temporary name until all are written.
+    """Writes episodes into a folder one by one.
 
     Attributes:
-        episodes: Their entries in the manifest, as JSON values.
+        episodes: The manifest's entries for the episodes written so far, as JSON values.
     """
 
     def __init__(self, folder: Path, metadata: Metadata) -> None:
@@ -127,7 +134,11 @@ class Writer:
         self.episodes: list[dict[str, Any]] = []
 
     def add(self, episode: Demonstration, seed: int | None = None, part: int = 0) -> None:
-        """Write an episode. UsageError if it does not fit the metadata."""
+        """Write an episode. For one life of a game, `part` is the life's number, from 0.
+
+        Raises:
+            UsageError: The episode does not fit the metadata.
+        """
         try:
             check(episode, self._metadata)
         except UsageError as error:
@@ -144,9 +155,9 @@ _DAMAGE = (DuettoError, ValueError, LookupError, TypeError, AttributeError, Recu
 
 
 def load(path: str | Path) -> Demonstrations:
-    """Load the demonstrations in a folder and verify all of them; no code from the folder is run.
+    """Load the demonstrations in a folder, and verify all episodes. This runs no code from the folder.
 
-    Episodes are read from disk when they are accessed.
+    Each access to an episode reads it from disk.
 
     Raises:
         UsageError: The folder contains no demonstrations, or damaged ones.
@@ -173,24 +184,24 @@ def load(path: str | Path) -> Demonstrations:
 
 
 def _check_present(path: Path) -> None:
-    if (path / MANIFEST).exists() or (path / MANIFEST).is_symlink():  # damaged or not; a run's folder has none
+    if (path / MANIFEST).exists() or (path / MANIFEST).is_symlink():  # `load` verifies it; run folders have no manifest
         return
     if any((folder / "metadata.json").is_file() for folder in (path, path / "data")):
         raise UsageError(
             f"{path} is a Minari dataset. Import it: duetto demos import {path} --environment ID --output FOLDER."
         )
-    seen_from = "" if path.is_absolute() else f", seen from {Path.cwd()}"
-    raise UsageError(f"{path} holds no demonstrations{seen_from}. Make some: duetto demos record --help.")
+    where = "" if path.is_absolute() else f" in {Path.cwd()}"
+    raise UsageError(f"{path}{where} contains no demonstrations. To record some, run: duetto demos record --help.")
 
 
 class _StoredEpisodes(Sequence[Demonstration]):
-    """Episodes on disk."""
+    """The episodes of a dataset, each read from disk and checked at every access."""
 
     def __init__(self, path: Path, metadata: Metadata, records: list[dict[str, Any]]) -> None:
         self._path, self._metadata, self._records = path, metadata, records
 
     def read(self, record: dict[str, Any]) -> Demonstration:
-        """Read and check an episode. Raises ValueError, LookupError, TypeError, UsageError or CheckpointError."""
+        """Read an episode. A damaged one raises ValueError, LookupError, TypeError, UsageError or CheckpointError."""
         arrays = decode_arrays(file_record(record).read(self._path))
         ends = record["terminated"], record["truncated"]
         episode = Demonstration(unnamed("obs", arrays), arrays["action"], arrays["reward"], *ends)
@@ -216,4 +227,4 @@ class _StoredEpisodes(Sequence[Demonstration]):
 
 def _damaged(path: Path, error: object) -> UsageError:
     cause = str(error).rstrip(".")
-    return UsageError(f"The demonstrations in {path} are damaged ({cause}). Record them anew, or copy them again.")
+    return UsageError(f"The demonstrations in {path} are damaged ({cause}). Record or copy them again.")

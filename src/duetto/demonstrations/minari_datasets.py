@@ -1,7 +1,8 @@
-"""Import and export Minari datasets. The import runs Minari's reader in a child process with a memory limit.
+"""Import and export Minari datasets. For an import, a child process with a memory limit reads the dataset:
 
-parent: duetto demos import --trust -- job (JSON) --> child: checks the file, reads it with Minari, writes segments
-        verifies them, gives the folder its name  <-- exit status and a message
+this process                                    child process
+duetto demos import --trust   -- job (JSON) -->   checks the file, reads it with Minari, writes demonstrations
+verifies and renames them     <--- exit status, message ---
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ METADATA, DATA = "metadata.json", "main_data.hdf5"  # Minari's names
 
 
 def minari(part: str = "") -> Any:
-    """Return the minari package, or a module of it. UsageError if it is not installed."""
+    """Return the package minari, or its module `part`. Raise UsageError if minari is not installed."""
     try:
         import_module("h5py")
         return import_module(f"minari.{part}".rstrip("."))
@@ -48,31 +49,33 @@ def minari(part: str = "") -> Any:
 def import_minari(
     source: str, output: str | Path, metadata: Metadata, *, overwrite: bool = False, trust: bool = False
 ) -> None:
-    """Convert a Minari dataset to demonstrations with this metadata; an empty `expert` is read from the dataset.
+    """Convert a Minari dataset to demonstrations.
 
-    Rewards are clipped or scaled by the environment's options, as in training.
+    If the environment's options clip or scale rewards, imported rewards are clipped or scaled too.
 
     Args:
         source: The dataset's folder, or its id in Minari's local folder.
         output: The folder to create.
-        metadata: Environment, options and spaces; the dataset's spaces must be the same.
+        metadata: Metadata of the demonstrations. The dataset must have the same spaces. If `expert` is empty, it is
+            set from the dataset's metadata.
         overwrite: Replace demonstrations in `output`.
-        trust: Required. Minari and HDF5 read the file without checksums.
+        trust: Must be True, to confirm that you trust the dataset: its readers, Minari and HDF5, do not protect against
+            malicious files.
 
     Raises:
-        UsageError: There is no such dataset, it is not trusted, is damaged, or has other spaces.
+        UsageError: The dataset does not exist, is not trusted, is damaged, or has other spaces.
     """
     if complete_options(metadata.environment, metadata.options).get("episodic_life"):
         raise UsageError(
-            f"{metadata.environment} has episodic_life here, and Minari datasets do not contain where a life is lost. "
-            "Import with episodic_life=false, and train with it."
+            f"{metadata.environment} has episodic_life here, but Minari datasets do not record lost lives. Import and "
+            "train with episodic_life=false."
         )
     path, folder = Path(output).absolute(), _find(source)
     check_free(path, overwrite)
     if not trust:
         raise UsageError(
-            f"{source} is read by Minari and HDF5, which do not protect you from a file that was made to harm you. "
-            "If you trust its author: --trust."
+            f"Minari and HDF5, which read {source}, do not protect against malicious files. If you trust its author, "
+            "add --trust."
         )
     with staging_folder(path, overwrite) as hidden:
         job = {"source": str(folder.absolute()), "output": str(hidden), "metadata": encode_metadata(metadata)}
@@ -98,19 +101,19 @@ def _find(source: str) -> Path:
     return folder
 
 
-# ---------------------------------------------------------------------------------------------------- child
+# ---------------------------------------------------------------------------------------------------- child process
 def check_source(folder: Path) -> None:
-    """Raise ValueError if the dataset makes Minari read other files or make an environment that it names."""
+    """Raise ValueError if Minari would open files outside this dataset, or make the environment that it names."""
     metadata = json.loads(safe_open.read_file(folder / METADATA, 2**27))
     if metadata.get("data_format") != "hdf5":
         raise ValueError(f"its data_format is {metadata.get('data_format')!r}, not 'hdf5'")
     missing = [name for name in ("observation_space", "action_space") if not isinstance(metadata.get(name), str)]
-    if missing:  # Minari would import what `env_spec` names
+    if missing:  # Minari would make the environment that `env_spec` names, to get its spaces
         raise ValueError(f"{METADATA} has no {missing[0]}. Load and save the dataset with Minari once")
-    os.close(safe_open.open_file(folder / DATA, os.O_RDONLY))  # no link, no pipe
+    os.close(safe_open.open_file(folder / DATA, os.O_RDONLY))  # raises an error for a link or a pipe
     h5py: Any = import_module("h5py")
 
-    def is_outside(_: str, found: Any) -> bool | None:  # what is not None ends the visit
+    def is_outside(_: str, found: Any) -> bool | None:  # a result that is not None ends the visit
         data = isinstance(found, h5py.Dataset) and (found.is_virtual or found.external)
         return bool(data) or isinstance(found, h5py.ExternalLink) or None
 
@@ -120,7 +123,7 @@ def check_source(folder: Path) -> None:
 
 
 def convert(folder: Path, output: Path, metadata: Metadata) -> None:
-    """Read a dataset with Minari, and write it in our format."""
+    """Read a dataset with Minari, and write it as demonstrations."""
     check_source(folder)
     storage = minari("dataset.minari_storage").MinariStorage.read(folder)
     _check_spaces(storage, metadata)
@@ -155,24 +158,24 @@ def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap)
         np.asarray(arrays[name]) for name in ("actions", "rewards", "terminations", "truncations")
     )
     if any(array.shape != (len(raw),) for array in (rewards, terminations, truncations)):
-        raise ValueError(f"it has {len(raw)} actions and another number of rewards, terminations or truncations")
+        raise ValueError(f"it has {len(raw)} actions, but another number of rewards, terminations or truncations")
     if len(raw) == 0 or np.any(terminations[:-1]) or np.any(truncations[:-1]):
-        raise ValueError("it is over before its last step, or has none")
+        raise ValueError("it has no steps, or ends before its last step")
     if not actions.continuous and raw.dtype.kind == "f" and np.any(raw != np.floor(raw)):
-        raise ValueError(f"its actions are no whole numbers, as {actions.space} needs them")
+        raise ValueError(f"its actions are not integers, but its action space is {actions.space}")
     action = actions.from_environment(raw)
     if actions.continuous:
         action = np.clip(action, *limits(actions.space), dtype=action.dtype)  # as the environment does
     obs, terminated = observation.batch(arrays["observations"], len(raw) + 1), bool(terminations[-1])
-    # An episode without an end was cut off, which the learner treats as a time limit.
+    # If an episode neither terminated nor was truncated, its recording was cut off: mark it as truncated.
     return Demonstration(obs, action, rewards.astype(np.float32), terminated, bool(truncations[-1]) or not terminated)
 
 
 def main() -> None:
-    """Run the job from standard input. The last line on stderr is the reason of a failure."""
+    """Read a job (JSON) from standard input, and run it. After a failure, the last line on stderr is the reason."""
     job = json.load(sys.stdin)
     try:
-        with suppress(ImportError, ValueError, OSError):  # Windows; macOS has no such limit
+        with suppress(ImportError, ValueError, OSError):  # Windows and macOS have no such limit
             resource: Any = import_module("resource")
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         convert(Path(job["source"]), Path(job["output"]), decode_metadata(job["metadata"]))
@@ -182,7 +185,9 @@ def main() -> None:
 
 # ---------------------------------------------------------------------------------------------------- export
 def export_minari(demonstrations: Demonstrations, output: str | Path) -> None:
-    """Write a Minari dataset: discrete actions from 0, actions of Box spaces flat and in [-1, 1], lossless images.
+    """Write a Minari dataset.
+
+    Discrete actions count from 0. Actions of Box spaces are flat and in [-1, 1]. Images are stored without loss.
 
     Raises:
         UsageError: `output` exists.
@@ -211,7 +216,7 @@ def export_minari(demonstrations: Demonstrations, output: str | Path) -> None:
 
 
 def _stored(space: Space, *, is_action: bool = False) -> Space:
-    """Return the space of the arrays that are written; names of parts are quoted, since "a/b" is a group in HDF5."""
+    """Return the space of the exported arrays. A Dict's keys are URL-quoted, since HDF5 reads "a/b" as b in group a."""
     match space:
         case Box() if is_action:
             low, high = limits(space)

@@ -1,4 +1,4 @@
-"""Record whole episodes of an expert, and replay one."""
+"""Record whole episodes that an expert plays, and replay a recorded episode."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from duetto.functional.pytree import tree_map, tree_map_many
 from duetto.networks import masks
 from duetto.networks.spaces import Space
 
-MOST_TRIES = 20  # episodes for each one that is kept
+MOST_TRIES = 20  # stop if fewer than one of 20 episodes is kept
 
 
 class Expert(Protocol):
     """The interface of an expert: an agent, a script or a person."""
 
     def __call__(self, obs: Tree, starts: np.ndarray) -> np.ndarray:
-        """Return actions (N, ...) for observations (N, ...); `starts` (N,) is True where an episode starts."""
+        """Return actions (N, ...) for observations (N, ...). `starts` (N,) is True where an episode starts."""
         ...
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """Receive the rewards (K,) of the last actions in the environments `env` (K,)."""
+        """Receive `reward` (K,), the rewards of the last actions in the environments with the numbers `env` (K,)."""
 
 
 class RecordingEndedError(Exception):
-    """Raised by an expert to end the recording; whole episodes are kept."""
+    """Raised by an expert to end the recording. Episodes that have already ended are kept."""
 
 
 class RecordedGame(NamedTuple):
-    """A whole episode of the environment: its seed, its undiscounted return, its demonstrations in order."""
+    """A whole episode of the environment: its seed, undiscounted return, and demonstrations.
+
+    With Atari's `episodic_life`, it has a demonstration for each life. Otherwise it has one.
+    """
 
     seed: int
     score: float
@@ -46,15 +49,15 @@ def record(
 ) -> Iterator[RecordedGame]:
     """Yield `episodes` whole episodes in the order of their seeds: seed, seed + 1, ...
 
-    Episodes whose score `keep` rejects are left out, and later seeds take their place. The result does not depend on
-    the number of environments.
+    An episode is skipped if `keep(score)` is False; an episode with a later seed replaces it. The result does not
+    depend on the number of environments.
 
     Raises:
-        UsageError: Nearly all episodes are left out.
+        UsageError: `keep` rejects nearly all episodes.
     """
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
-    played: dict[int, RecordedGame | None] = {}  # by seed, those that wait for one with a lower seed; None: left out
+    played: dict[int, RecordedGame | None] = {}  # finished games by seed, waiting for lower seeds; None: rejected
     kept, tried, upcoming = 0, 0, seed
 
     def more(running: int) -> bool:
@@ -66,8 +69,8 @@ def record(
         kept, tried = kept + good, tried + 1
         if tried >= MOST_TRIES * (kept + 1):
             raise UsageError(
-                f"Only {kept} of {tried} episodes were good enough to be kept. Ask for less (--minimum-return, "
-                "--only-successes), or use a better expert."
+                f"Only {kept} of {tried} episodes were good enough to be kept. Relax --minimum-return or "
+                "--only-successes, or use a better expert."
             )
         while upcoming in played:
             ready = played.pop(upcoming)
@@ -77,7 +80,7 @@ def record(
 
 
 def _play(expert: Expert, stepper: VecEnv, seed: int, more: Callable[[int], bool]) -> Iterator[RecordedGame]:
-    """Yield games as they end; start another one while `more(number of running games)`."""
+    """Yield games as they end. Another game starts only if `more(number of running games)` is True."""
     stepper.reset(seed)
     upcoming = seed
     running: dict[int, _Tape] = {}
@@ -103,7 +106,7 @@ def _play(expert: Expert, stepper: VecEnv, seed: int, more: Callable[[int], bool
 
 
 class _Tape:
-    """A record of one environment since the start of its game."""
+    """The steps of one environment since the start of its game."""
 
     def __init__(self, seed: int, action: Space) -> None:
         self.seed, self._limits = seed, limits(action)
@@ -111,7 +114,7 @@ class _Tape:
         self._rows: list[tuple[Transition, int]] = []
 
     def add(self, transition: Transition, row: int) -> None:
-        """Add a row of a transition. After a lost life, the next demonstration of the game starts."""
+        """Add a row of a transition. An episode's end, or a lost life with `episodic_life`, ends a demonstration."""
         self._rows.append((transition, row))
         if transition.terminated[row] or transition.truncated[row]:
             self.demonstrations.append(_cut(self._rows, *self._limits))
@@ -119,7 +122,7 @@ class _Tape:
 
 
 def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) -> Demonstration:
-    """Return a demonstration of rows. Actions beyond a bound are clipped to it, as the environment does."""
+    """Return a demonstration of these rows. Clip actions to their bounds, as the environment does."""
     last, row = rows[-1]
     trees = [(step.obs, i) for step, i in rows] + [(last.next_obs, row)]
     obs: Tree = tree_map_many(np.stack, [tree_map(itemgetter(i), masks.split_mask(tree)[0]) for tree, i in trees])
@@ -134,9 +137,9 @@ def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) 
 
 
 class EpisodePlayer:
-    """A policy that repeats recorded actions, as long as the environment returns the recorded observations.
+    """A policy that repeats the recorded actions of an episode.
 
-    An episode that is part of a game with several lives is replayed from the start of the game.
+    If the episode is one life of an Atari game, the whole game is repeated.
 
     Raises:
         UsageError: There is no such episode, or its seed is unknown.
@@ -167,18 +170,18 @@ class EpisodePlayer:
 
     @property
     def finished(self) -> bool:
-        """Whether every action was returned."""
+        """Whether all recorded actions have been returned."""
         return self._next == len(self._actions)
 
     def __call__(self, obs: Tree) -> np.ndarray:
-        """Return the next action (1, ...); UsageError where `obs` (1, ...) is not what was recorded at this step."""
+        """Return the next action (1, ...). Raise UsageError if `obs` (1, ...) differs from the recorded one."""
         seen = {name: part[0] for name, part in obs_tree.parts(obs)}
         if self.finished or any(not np.array_equal(seen[name], part) for name, part in self._obs[self._next].items()):
             raise UsageError(
                 f"{self._where} cannot be replayed: at step {self._next} the environment returns another observation "
-                "than when it was recorded. Its version may differ, or its seed does not decide everything: Atari "
-                "games that were recorded without pictures used ale-py's vector environment, which draws other random "
-                "numbers."
+                "than when it was recorded. Its version may differ, or its seed does not determine all its random "
+                "numbers. Atari games that were recorded without pictures cannot be replayed: ale-py's vector "
+                "environment, which recorded them, draws other random numbers."
             )
         self._next += 1
         return self._actions[self._next - 1][None]

@@ -1,4 +1,4 @@
-"""A demonstration, a set of them with its metadata, and the checks that they fit each other."""
+"""Demonstrations, their metadata, and checks that they fit an environment."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.buffers.storage_fields import named, transition_fields
+from duetto.buffers.episode_storage import named, transition_fields
 from duetto.environments import Tree, complete_options
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
-from duetto.storage.dict_diff import dict_diff
+from duetto.storage.reproducibility import dict_diff
 
 REAL = Box((), "float32", (-np.inf,), (np.inf,))
 
@@ -22,15 +22,15 @@ class Demonstration(NamedTuple):
     """One episode of T >= 1 steps, in the format of a training run's `VecEnv`."""
 
     obs: Tree  # (T + 1, ...), the final observation last; a dict of such arrays for Dict spaces
-    # (T, A) float32 in [-1, 1]; Discrete (T,) int64; MultiDiscrete (T, k) int64; from 0
+    # Box: (T, A) float32 in [-1, 1]; Discrete: (T,) int64, MultiDiscrete: (T, k) int64, both count from 0
     action: np.ndarray
-    reward: np.ndarray  # (T,) float32, to learn from
+    reward: np.ndarray  # (T,) float32, as training uses it: clipped or scaled by the environment's options
     terminated: bool
     truncated: bool
 
     @property
     def length(self) -> int:
-        """T, the number of steps."""
+        """The number of steps T."""
         return len(self.reward)
 
 
@@ -39,19 +39,19 @@ class Metadata:
     """The environment, options, expert and spaces of demonstrations."""
 
     environment: str  # an id
-    options: dict[str, Any]  # of the environment, as `environments.make` takes them
-    expert: str  # who acted, for people to read
+    options: dict[str, Any]  # the environment's options: `kwargs` of `environments.make`
+    expert: str  # a description of the expert, for people
     observation_space: Space
-    action_space: Space  # the bounds of a Box are the environment's own
+    action_space: Space  # with the environment's bounds, although actions are in [-1, 1]
     versions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """A set of demonstrations. `episodes` are read from disk when they are accessed.
+    """A set of N demonstrations. `episodes` are read from disk when they are accessed.
 
-    With Atari's `episodic_life`, a game has several demonstrations: their seed is the same, and `parts` counts them.
-    Otherwise an episode is one demonstration, part 0.
+    With Atari's `episodic_life`, each life of a game is a demonstration. All lives of a game have its seed, and `parts`
+    numbers them from 0. Otherwise each demonstration is a whole episode, with part 0.
     """
 
     source: str  # the folder, for messages
@@ -59,30 +59,28 @@ class Demonstrations:
     episodes: Sequence[Demonstration]
     returns: np.ndarray  # (N,) float64, undiscounted sums of `reward`
     lengths: np.ndarray  # (N,) int64
-    terminated: np.ndarray  # (N,) bool; the others were truncated
-    seeds: list[int | None]  # what the environment was reset with; None: not known
+    terminated: np.ndarray  # (N,) bool; where False, the episode was truncated
+    seeds: list[int | None]  # of the environment's resets; None: unknown
     parts: list[int]
-    signature: object = None  # as the folder says; see `storage.signing`
+    signature: object = None  # of the folder, by `storage.signing`
 
     def __len__(self) -> int:
         return len(self.episodes)
 
     @property
     def steps(self) -> int:
-        """The number of steps of all episodes together."""
+        """The number of steps in all episodes."""
         return int(self.lengths.sum())
 
 
 def check_actions(space: Space) -> None:
     """Raise UsageError for a Dict action space."""
     if isinstance(space, Dict):
-        raise UsageError(
-            f"The action space is {space}, and no algorithm learns from demonstrations with several actions at once."
-        )
+        raise UsageError(f"The action space is {space}, but no algorithm learns from demonstrations with Dict actions.")
 
 
 def check(episode: Demonstration, metadata: Metadata) -> None:
-    """Raise UsageError if an episode does not fit the metadata's spaces, is not finite, or has no end."""
+    """Raise UsageError if an episode is empty, not finite, neither terminated nor truncated, or not in the spaces."""
     steps = len(episode.reward)
     if steps < 1:
         raise UsageError("It has no steps. Leave empty episodes out.")
@@ -93,7 +91,7 @@ def check(episode: Demonstration, metadata: Metadata) -> None:
     spaces: dict[str, Any] = {**dict(parts), "action": action, "reward": REAL}
     fields, arrays = transition_fields(observation, action), arrays_of(episode)
     if arrays.keys() != spaces.keys():
-        raise UsageError(f"It has the arrays {sorted(arrays)}, its spaces have {sorted(spaces)}.")
+        raise UsageError(f"It has the arrays {sorted(arrays)}, but its spaces need {sorted(spaces)}.")
     for name, array in arrays.items():
         space, label = spaces[name], name.replace("obs", "observation", 1).replace("/", " ", 1)
         rows = steps + name.startswith("obs")
@@ -102,22 +100,22 @@ def check(episode: Demonstration, metadata: Metadata) -> None:
             needed = f"{space} with {rows} rows needs {wanted[0]} {wanted[1]}"
             raise UsageError(f"Its {label} is {array.dtype} {array.shape}; {needed}.")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise UsageError(f"Its {label} is NaN or infinite. Record it anew.")
+            raise UsageError(f"Its {label} is NaN or infinite. Record it again.")
         if isinstance(space, Discrete | MultiDiscrete):
             count = np.array(space.n if isinstance(space, Discrete) else space.nvec)
             if np.any((array < 0) | (array >= count)):
                 raise UsageError(f"Its {label} has choices that are not in {space}.")
         elif name == "action" and np.any((array < limits(space)[0]) | (array > limits(space)[1])):
-            raise UsageError(f"Its {label} is outside of [-1, 1], where agents act.")
+            raise UsageError(f"Its {label} is outside of [-1, 1], the range of agents' actions.")
 
 
 def arrays_of(episode: Demonstration) -> dict[str, np.ndarray]:
-    """Return an episode's arrays by their names in buffers and files."""
+    """Return an episode's arrays, with their names in buffers and files."""
     return {**dict(named("obs", episode.obs)), "action": episode.action, "reward": episode.reward}
 
 
 def limits(space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds (A,) of an algorithm's actions: -1 and 1 where the space has bounds, infinite elsewhere."""
+    """Return the lower and upper bounds (A,) of an algorithm's actions: -1 and 1, infinite where `space` has none."""
     if isinstance(space, Box):
         low, high = space.bounds
         return np.where(np.isfinite(low), -1.0, -np.inf), np.where(np.isfinite(high), 1.0, np.inf)
@@ -135,7 +133,7 @@ def check_fits(
 ) -> None:
     """Raise UsageError if demonstrations are not from the training environment.
 
-    Missing options count as their defaults. Bounds of actions are compared, bounds of observations are not.
+    This compares ids, options (Atari's missing options get their defaults) and spaces, but not observations' bounds.
     """
     about = demonstrations.metadata
     theirs = _description(about.environment, about.options, about.observation_space, about.action_space)
@@ -146,14 +144,14 @@ def check_fits(
     ]
     if differences:
         raise UsageError(
-            f"The demonstrations in {demonstrations.source} are of another environment than the one to learn in:\n"
+            f"The demonstrations in {demonstrations.source} are not from the training environment:\n"
             + "".join(differences)
-            + "Record demonstrations of this environment with these options, or train in theirs."
+            + "Record demonstrations in this environment with these options, or train in the recorded environment."
         )
 
 
 def _description(environment: str, options: Mapping[str, Any], observation: Space, action: Space) -> dict[str, str]:
-    complete = json.loads(json.dumps(complete_options(environment, options)))  # as it is read from a file
+    complete = json.loads(json.dumps(complete_options(environment, options)))  # as if read from a file
     return {
         "environment": environment,
         "options": ", ".join(f"{name}={complete[name]}" for name in sorted(complete)) or "none",

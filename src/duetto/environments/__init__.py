@@ -1,16 +1,18 @@
-"""Environments: `make` turns an id, an instance or a factory into a `VecEnv`, which yields real transitions only.
+"""Environments: `make` returns a `VecEnv` for an id, an environment or a factory.
 
-make_env, env_registry                     what a user names: families of ids, classes in files, factories, instances
-errors, silence                            messages: faults of an environment, output of libraries
-vec_env                                    `VecEnv`, the door of this room: steps, episodes, states, frames
-engines, subproc                           what steps: our loop, a Gymnasium vector environment, processes
+A `VecEnv` steps N environments, and hides how Gymnasium resets them: it returns only transitions that really happened.
+
+make_env, env_registry                     make an environment from an id, a class in a file, a factory or an instance
+errors, silence                            messages for an environment's errors; hide the output of C libraries
+vec_env                                    `VecEnv`, the interface to other packages: steps, episodes, states, frames
+engines, subproc                           step environments: in a loop, in Gymnasium's vector environments, in workers
 spaces, actions, obs_tree                  observations, actions and their masks as plain arrays
-validation                                 the values of each step: checked
-exact_resume, rng_state                    exact resume: `EpisodeRecorder`, around every environment, repeats episodes
-goal_env, wrappers, check                  hindsight's goals; velocities and resets; `duetto check`
-device_env                                 environments of arrays: `DeviceEnv`, and N of them
-device_adapters                            such environments of gymnax, Navix and MuJoCo Playground
-envpool_vector                             EnvPool, which steps in C++ threads
+validation                                 calls reset and step, and checks the values that they return
+exact_resume, rng_state                    exact resume: `EpisodeRecorder` repeats interrupted episodes; random states
+goal_env, wrappers, check                  rewards of goals, for hindsight replay; Duetto's wrappers; `duetto check`
+device_env                                 environments in JAX: `DeviceEnv`, and N of them that step together
+device_adapters                            environments of gymnax, Navix and MuJoCo Playground as `DeviceEnv`
+envpool_vector                             EnvPool, which steps environments in C++ threads
 atari*, learner_view, minigrid             Atari and MiniGrid: options, engines, lives, missions
 
 Only this package imports Gymnasium.
@@ -18,7 +20,7 @@ Only this package imports Gymnasium.
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
-from duetto.environments.env_registry import FAMILIES, Family, is_device, registration
+from duetto.environments.env_registry import FAMILIES, is_device, registration
 from duetto.environments.env_registry import register_spec as register
 from duetto.environments.exact_resume import attributes, obstacles
 from duetto.environments.goal_env import GoalEnv
@@ -34,7 +36,6 @@ __all__ = [
     "ActionMap",
     "AtariOptions",
     "Episode",
-    "Family",
     "GoalEnv",
     "Layout",
     "Structure",

@@ -1,10 +1,11 @@
-"""Actions of algorithms, in [-1, 1] or counted from 0, as those of the environment, and back; action masks.
+"""Convert actions between algorithms and environments; read action masks.
 
-An environment gives masks in `info["action_mask"]`; they become a part of its observations (`networks.masks`).
+In algorithms, continuous actions are in [-1, 1] and discrete actions count from 0. An environment returns masks in
+`info["action_mask"]`. Duetto adds each mask to an observation (`networks.masks`):
 
-reset, step    the mask is for the action after the observation that comes with it
-episode's end  the mask of the final observation; after a termination no action follows, so a mask that is missing
-               or forbids everything becomes one that allows everything
+reset, step    the mask is for the action that follows the returned observation
+episode's end  the mask belongs to the final observation. After a termination no action follows, so a mask that is
+               missing or forbids every action is replaced by a mask that allows every action.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from duetto.networks import masks
 from duetto.networks.spaces import Box, Dict, Discrete, Space, num_columns
 
 KEY = "action_mask"
-ALWAYS = f"Give one in the info of every reset and every step, or never: info[{KEY!r}]."
+ALWAYS = f"Return info[{KEY!r}] from every reset and every step, or never."
 
 
 class ActionMap:
-    """Converter between an algorithm's actions and an environment's.
+    """Converts actions between an algorithm and an environment. The algorithm's format depends on the space:
 
     Box: float32 (N, A) in [-1, 1], with A elements; a_env = low + (a + 1) / 2 * (high - low). An element with an
     infinite bound is not scaled (`Box.units`).
     Discrete: int64 (N,) from 0. MultiDiscrete and MultiBinary: int64 (N, A) from 0.
-    Dict and Tuple: float32 (N, A), the parts concatenated; `Structure` makes the environment's dicts and tuples from
-    its rows.
+    Dict and Tuple: float32 (N, A), all parts concatenated. `Structure` converts a row to the environment's dict or
+    tuple.
 
     Raises:
         UsageError: The action space is of an unsupported kind.
@@ -61,7 +62,7 @@ class ActionMap:
         self.row_shape = () if isinstance(self.space, Discrete) else (num_columns(self.space),)
         self.dtype = np.dtype(np.float32 if self.continuous else np.int64)
         if isinstance(self.space, Box):
-            # Center and half-width instead of low and width: [-1, 1] stays exact, also close to zero.
+            # Center and half-width instead of low and width, so that values close to zero stay exact.
             (self._low, self._high), (self._centre, self._half) = self.space.bounds, self.space.units()
         else:
             self._count = np.array(self.space.n if isinstance(self.space, Discrete) else self.space.nvec)
@@ -69,7 +70,10 @@ class ActionMap:
             self._start = np.reshape(start, self.row_shape).astype(np.int64)
 
     def _split(self, action: np.ndarray) -> list[tuple[ActionMap, np.ndarray]]:
-        """Return each part with its columns of (N, A); fractional choices stay floats, for `check` to refuse."""
+        """Return the `ActionMap` of each part, with its columns of `action` (N, A).
+
+        Fractional values of discrete parts stay floats, so that `check` refuses them.
+        """
         found = []
         for part, (low, high) in zip(self._parts, self._ends, strict=True):
             own = action[:, low:high].reshape(len(action), *part.row_shape)
@@ -80,8 +84,8 @@ class ActionMap:
     def to_environment(self, action: np.ndarray) -> np.ndarray:
         """Convert actions (N, ...) to the environment's shape and dtype, in a new array.
 
-        Actions of Dict and Tuple spaces are rows (N, A) float64. Values outside [-1, 1], such as those of a Gaussian
-        policy, are clipped to the bounds.
+        For Dict and Tuple spaces, the result is rows (N, A) float64, which `Structure` converts further. Values outside
+        [-1, 1], such as samples of a Gaussian policy, are clipped to the bounds.
         """
         if self._parts:
             each = [part.to_environment(own) for part, own in self._split(action)]
@@ -98,7 +102,7 @@ class ActionMap:
         return own.astype(self._own_dtype).reshape(len(action), *self._own_shape)
 
     def from_environment(self, action: np.ndarray) -> np.ndarray:
-        """Convert the environment's actions (N, ...) to an algorithm's, the inverse; 0 where low equals high."""
+        """Convert the environment's actions (N, ...) to an algorithm's format. Elements with equal bounds become 0."""
         rows = np.asarray(action).reshape(len(action), *self.row_shape)
         if not self.continuous:
             return (rows - self._start).astype(self.dtype)
@@ -106,9 +110,10 @@ class ActionMap:
         return ((rows - self._centre) / half).astype(self.dtype)
 
     def sample(self, random: np.random.Generator, n: int, mask: np.ndarray | None = None) -> np.ndarray:
-        """Draw n uniform actions, each dimension independently; unbounded ones in [-1, 1].
+        """Draw n uniform actions in an algorithm's format, each dimension independently.
 
-        Discrete actions are drawn from those that `mask` (n, ...) allows.
+        Continuous dimensions are drawn from [-1, 1], also if they have no bounds. Discrete actions are drawn
+        from those that `mask` (n, ...) allows.
         """
         if self._parts:
             ends = split_bounds([sum(masks.choice_sizes(part.space)) for part in self._parts])
@@ -126,7 +131,7 @@ class ActionMap:
         return random.integers(0, self._count, (n, *self.row_shape))
 
     def check(self, action: Any, n: int) -> np.ndarray:
-        """Check the actions for n environments, and return them copied to our dtype.
+        """Check the actions for n environments; return a copy with the algorithm's dtype.
 
         Raises:
             UsageError: The shape is wrong, or a discrete action is fractional or out of range.
@@ -141,16 +146,14 @@ class ActionMap:
             part.check(own, n)
         discrete = not (self._parts or self.continuous)
         if discrete and (given.dtype.kind not in "iu" or np.any((given < 0) | (given >= self._count))):
-            raise UsageError(
-                f"The action {given.tolist()} is not in {self.space}. Give integers from 0 below the count."
-            )
+            raise UsageError(f"The action {given.tolist()} is not in {self.space}. Give integers, counted from 0.")
         return np.array(given, self.dtype)
 
 
 def structure(space: gymnasium.Space[Any]) -> list[Any]:
     """Return [path, shape, dtype] of each part of a Dict or Tuple space, for checkpoints; [] for any other space.
 
-    A path has the keys of dicts and the positions of tuples.
+    A path is a list of the dict keys and tuple positions that lead to the part.
     """
     if not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
         return []
@@ -159,7 +162,7 @@ def structure(space: gymnasium.Space[Any]) -> list[Any]:
 
 
 class Structure:
-    """Build nested actions from rows (N, A), as `structure` describes.
+    """Converts rows (N, A) to nested actions (dicts, tuples), and back. `made` is the list that `structure` returned.
 
     Attributes:
         nested: Whether actions are dicts or tuples.
@@ -174,16 +177,16 @@ class Structure:
         self._ends = split_bounds(list(self.sizes.values()))
 
     def named(self, called: Callable[[str], str]) -> Any:
-        """Return the structure with the part's name, after `called`, in place of each array."""
+        """Return the nested structure with `called(name)` in place of each part's array."""
         return self._nest(map(called, self._parts))
 
     def row(self, action: Any) -> np.ndarray:
-        """Return the row (A,) float64 of one environment's nested action, the inverse of `one`."""
+        """Convert one environment's nested action to its row (A,) float64, the inverse of `one`."""
         found = [np.ravel(reduce(getitem, path, action)) for path, _, _ in self._parts.values()]
         return np.concatenate(found, dtype=np.float64, casting="unsafe")
 
     def many(self, rows: np.ndarray) -> Any:
-        """Return the actions of N environments for a vector environment, (N, ...) in each part."""
+        """Convert rows (N, A) to nested actions with arrays (N, ...), for a vector environment."""
         if not self.nested:
             return rows
         parts = zip(self._parts.values(), self._ends, strict=True)
@@ -193,7 +196,7 @@ class Structure:
         )
 
     def one(self, row: Any) -> Any:
-        """Return the action of one environment from its row (A,)."""
+        """Convert a row (A,) to the action of one environment."""
         return self.many(row) if self.nested else row
 
     def _nest(self, values: Iterable[Any]) -> Any:
@@ -205,7 +208,7 @@ class Structure:
 
 
 def _with_tuples(node: Any) -> Any:
-    """Return nested dicts with tuples in place of those whose keys are positions."""
+    """Replace each dict whose keys are positions by a tuple."""
     if not isinstance(node, dict):
         return node
     parts = {key: _with_tuples(part) for key, part in node.items()}
@@ -214,10 +217,10 @@ def _with_tuples(node: Any) -> Any:
 
 # ------------------------------------------------------------------------------------------- masks
 class ActionMasks:
-    """The masks of an engine's environments.
+    """Adds the action masks that environments return in their infos to the observations.
 
     Attributes:
-        given: Whether the environments return masks, known from their first reset on; None before it.
+        given: Whether the environments return masks; None before the first reset.
     """
 
     def __init__(self, action_space: gymnasium.Space[Any]) -> None:
@@ -225,22 +228,23 @@ class ActionMasks:
         self.given: bool | None = None
 
     def attach(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
-        """Add the masks `found` in N infos (None: missing) to observations (N, ...).
+        """Add masks to observations (N, ...). `found` has an entry per environment: the mask in its info, or None.
 
-        If `over` (N,) is true, no action follows: the mask may be missing or forbid everything.
+        Where `over` (N,) is True, no action follows, so the mask may be missing or forbid every action.
         """
         if self.given is None:
-            self.given = bool(self._choices) and any(one is not None for one in found)  # numbers have no masks
+            # Continuous actions have no choices, and so no masks.
+            self.given = bool(self._choices) and any(one is not None for one in found)
         if not self.given:
             for env, one in enumerate(found) if self._choices else ():
                 if one is not None:
-                    raise EnvironmentFault(f"info has an {KEY}, but that of its first reset had none. {ALWAYS}", env)
+                    raise EnvironmentFault(f"info has an {KEY}, but the first reset's info had none. {ALWAYS}", env)
             return obs
         rows = [self._row(one, env, over is not None and bool(over[env])) for env, one in enumerate(found)]
         return masks.with_mask(obs, np.stack(rows))
 
     def write(self, tree: Tree, env: int, found: Any) -> None:
-        """Overwrite one environment's mask."""
+        """Overwrite one environment's mask in the observations `tree`. `found` is the mask in its info, or None."""
         if self.given:
             assert isinstance(tree, dict)
             tree[masks.MASK][env] = self._row(found, env, over=False)
@@ -252,7 +256,7 @@ class ActionMasks:
         if found is None:
             if over:
                 return np.ones(size, bool)
-            raise EnvironmentFault(f"info has no {KEY}, but that of its first reset had one. {ALWAYS}", env)
+            raise EnvironmentFault(f"info has no {KEY}, but the first reset's info had one. {ALWAYS}", env)
         try:
             array = np.asarray(found)
         except ValueError:  # ragged

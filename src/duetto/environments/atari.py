@@ -1,7 +1,8 @@
-"""Atari ids and options: how frames become observations, and games in Gymnasium's environment.
+"""Atari ids and options; make a game with Gymnasium's environment and wrappers, which can render whole frames.
 
 Two kinds of id are supported. `ALE/<Game>-v5` repeats the last action instead of the new one with probability 0.25 at
-each frame ("sticky actions"); `<Game>NoFrameskip-v4` never does. For both, only `frame_skip` skips frames.
+each frame ("sticky actions"); `<Game>NoFrameskip-v4` never does. With both, the option `frame_skip` alone decides how
+many frames are skipped.
 """
 
 from __future__ import annotations
@@ -29,37 +30,37 @@ _ANY_ID = re.compile(r"(\w+?)(-ram)?(Deterministic|NoFrameskip)?-v\d+")
 
 @dataclass(frozen=True)
 class AtariOptions:
-    """Options of a game. One step of the agent is `frame_skip` frames.
+    """Options of a game, in which one step of the agent is `frame_skip` frames.
 
     Raises:
         UsageError: A value has the wrong type or is out of range.
     """
 
     frame_skip: Count = 4
-    """Frames for which each action is held. Rewards are their sum, observations the pixelwise maximum of the last two,
-    since some games draw objects in every other frame."""
+    """Frames for which each action is held. Rewards are summed over them. Observations are the pixelwise maximum of the
+    last two, since some games draw objects only in every other frame."""
     noop_max: CountOrZero = 30
-    """A game starts with a random number of no-op frames, below this (1 to this in videos)."""
+    """A game starts with a random number of no-op frames: 0 to noop_max - 1, in videos 1 to noop_max."""
     fire_reset: bool | Literal["lives"] = True
-    """Press FIRE in a game's first frame, if the game has that button: some wait for it. "lives", as in OpenAI
-    Baselines: after the no-op frames and after each lost life (`LearnerView`); needs `episodic_life`."""
+    """Press FIRE in the first frame of a game that has this button, since some games wait for it. "lives": press it
+    after the no-op frames and after each lost life, as in OpenAI Baselines (`LearnerView`); needs `episodic_life`."""
     size: Count = 84
     """Height and width in pixels; frames of 210 x 160 are resized by area averaging."""
     stack: Count = 4
-    """Gray frames of this many steps make an observation, (stack, size, size): the oldest first, black before the
-    game's start."""
+    """An observation has the gray frames of this many steps, (stack, size, size), the oldest first. Frames from before
+    the game's start are black."""
     sticky_actions: float | None = None
-    """Probability, at each frame, to repeat the previous frame's action; None: the id's own."""
+    """Probability at each frame that the previous frame's action is repeated; None: as the id says."""
     full_action_space: bool = False
-    """All 18 actions, instead of those that have an effect in this game."""
+    """Use all 18 actions, not only those with an effect in this game."""
     max_frames: Count = 108_000
     """A game is truncated after this many frames (30 minutes), counted from the first observation."""
     episodic_life: bool = False
     """A lost life ends the learner's episode, while the game continues. Evaluations play whole games."""
     clip_rewards: bool = False
-    """Learn from the sign of each reward. Scores, also those of evaluations, stay the game's."""
+    """Learn from the sign of each reward. Scores, also in evaluations, sum the game's own rewards."""
     log_rewards: bool = False
-    """Learn from sign(r) log(1 + |r|) instead of a reward r, as in DQfD. Scores stay the game's."""
+    """Learn from sign(r) log(1 + |r|) instead of the reward r, as in DQfD. Scores sum the game's own rewards."""
 
     def __post_init__(self) -> None:
         try:
@@ -81,7 +82,7 @@ class AtariOptions:
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> AtariOptions:
-        """Make options from names and values; raise UsageError with the nearest name for an unknown one."""
+        """Make options from names and values; for an unknown name, raise UsageError with the nearest known name."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name in kwargs:
             if name not in known:
@@ -100,14 +101,14 @@ class AtariGame:
 
     id: str  # ALE/Breakout-v5, for example
     rom: str  # breakout
-    sticky_actions: float  # the id's own
+    sticky_actions: float  # the probability that the id sets
 
 
 def find(environment: str) -> AtariGame | None:
-    """Return the Atari game of an id; None for other and unknown ids.
+    """Return the Atari game of an id; None if the id is unknown, or not an Atari game's.
 
     Raises:
-        UsageError: It is an unsupported kind of Atari id, or ale-py is missing.
+        UsageError: The id is an Atari id of an unsupported kind, or ale-py is missing.
     """
     wanted = environment.removeprefix("ale_py:")
     env_registry.register(wanted)
@@ -126,18 +127,19 @@ def find(environment: str) -> AtariGame | None:
 
 
 def sticky_actions(game: AtariGame, options: AtariOptions) -> float:
-    """Return the probability to repeat an action: the option's, or the id's."""
+    """Return the probability to repeat an action: the option `sticky_actions`, or if it is None, the id's value."""
     return game.sticky_actions if options.sticky_actions is None else float(options.sticky_actions)
 
 
 def make(game: AtariGame, options: AtariOptions, render_mode: str | None) -> gymnasium.Env:
-    """Make a game of Gymnasium's environment and wrappers: slower than `atari_native`, but it renders full frames.
+    """Make a game with Gymnasium's environment and wrappers: slower than `atari_native`, but it renders full frames.
 
-    Observations, rewards and lives are those of `atari_native`, bit for bit. Seeds give other random numbers, and a
-    game starts after 1 to `noop_max` no-op frames, not 0 to `noop_max` - 1.
+    If the emulator runs through the same frames, observations, rewards and lives equal those of `atari_native`, bit for
+    bit. But a seed gives other random numbers, and a game starts after 1 to `noop_max` no-op frames, not after 0 to
+    `noop_max` - 1.
     """
     env_registry.register(game.id)
-    with silence.output():  # ALE introduces itself
+    with silence.output():  # ALE prints a banner
         env = gymnasium.make(
             game.id,
             render_mode=render_mode,

@@ -1,9 +1,9 @@
 """Atari in ale-py's own vector environment: emulators, preprocessing and stacking in C++ threads.
 
-It cannot save its emulators. But a seed and the actions determine their games, so both are kept on a tape,
-one byte for each action, and played again. A game's state also depends on the games before it (random numbers, memory
-that a reset leaves alone), and a seed costs as much as 400 steps. So a tape runs on over many games, and a new seed
-starts a new one only where a game ends after `LONGEST` or more.
+ale-py cannot save these emulators. But a seed and the actions determine their games, so a `Tape` records both, one byte
+for each action, and a resume plays them again. A game also depends on the games before it, through random numbers and
+memory that a reset does not clear. A new seed would end this dependence, but costs as much as 400 steps. So a tape
+records many games. Once it has `LONGEST` actions or more, the next game starts with a new seed and an empty tape.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from duetto.environments.engines import Engine, StepResult
 from duetto.environments.exact_resume import ELSEWHERE
 from duetto.environments.obs_tree import Tree
 
-LONGEST = 20_000  # actions, before the next game starts with a new seed: 27 s to play again 8 environments on two cores
+LONGEST = 20_000  # actions on a tape before a game starts with a new seed; 8 such tapes replay in 27 s on two cores
 RESET = 255  # on the tape: a game starts without a new seed
 SEEDS = 2**31
-LEAVE, SEED, PLAIN = 0, 1, 2  # what to do with an environment before a step of a timetable
-UNLIMITED = 2**30  # frames; games are truncated here, after a whole step: ale-py would leave out its last frames
+LEAVE, SEED, PLAIN = 0, 1, 2  # what happens to an environment before a step of a `timetable`
+UNLIMITED = 2**30  # frames; `NativeAtari.step` truncates games, since ale-py would leave out the last step's frames
 
 
 class NativeAtari(Engine):
-    """`ale_py.AtariVectorEnv` with given initial states of games.
+    """Games in `ale_py.AtariVectorEnv`, with tapes that repeat them after a resume.
 
-    In its mode NEXT_STEP an environment that is reset at once, by a mask, starts its next game without a lost step.
-    Where a game is over within a step, ale-py and Gymnasium alike show the frame before that step once more.
+    ale-py's autoreset mode NEXT_STEP would lose a step at each game's end. So `step` resets finished games at once,
+    with a reset mask. If a game ends within the frames of a step, ale-py returns the previous step's frame again, as
+    Gymnasium does.
     """
 
     stacked: int
@@ -102,20 +103,21 @@ class NativeAtari(Engine):
 
     @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """The observations may differ with another ale-py, for example."""
+        """Replay the tapes. If an environment's last observation then differs from `obs`, it starts a new game."""
         tapes = [saved[str(env)] for env in range(self.num_envs)]
         self._tapes = [
             Tape(**one | {"actions": bytearray(np.asarray(one["actions"], np.uint8).tobytes())}) for one in tapes
         ]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, starts = timetable(self._tapes)
-        self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])  # the first one must be of all
+        # ale-py's first reset must include all environments.
+        self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])
         starts[0, starts[0] == SEED] = LEAVE
         for now, action in zip(starts, actions.astype(np.int64), strict=False):
             self._begin_again(now)
             self._vector.step(action)
         self._begin_again(starts[-1])
-        found = self._seen()
+        found = self._begin(np.zeros(self.num_envs, bool), [])  # resets none, returns all observations
         assert isinstance(obs, np.ndarray)
         why = ["" if np.array_equal(one, other) else ELSEWHERE for one, other in zip(found, obs, strict=True)]
         for env in np.flatnonzero(why):
@@ -127,7 +129,10 @@ class NativeAtari(Engine):
         self._vector.close()
 
     def _begin(self, mask: np.ndarray, seeds: list[int | None]) -> np.ndarray:
-        """Start a game in the environments of `mask` (N,), each with its seed; return the observations of all N."""
+        """Start a game in each environment where `mask` (N,) is True; return the observations of all N environments.
+
+        `seeds` has a seed for each game that starts; None: the environment's random numbers continue.
+        """
         given = np.array([-1 if seed is None else seed for seed in seeds], np.int64)
         options = None if mask.all() else {"reset_mask": mask.copy()}
         return self._vector.reset(seed=given, options=options)[0]
@@ -137,18 +142,15 @@ class NativeAtari(Engine):
         if envs.size:
             self._begin(what != LEAVE, [self._tapes[env].seed if what[env] == SEED else None for env in envs])
 
-    def _seen(self) -> np.ndarray:
-        return self._begin(np.zeros(self.num_envs, bool), [])  # a reset of none of them only shows what is seen now
-
 
 @dataclass
 class Tape:
-    """The actions of one environment since its last seeding.
+    """The actions of one environment since it last got a new seed.
 
     Attributes:
-        origin: The seed of the first games.
-        number: How often a new seed followed.
-        actions: Actions, and `RESET` where a game started without a new seed; a byte each.
+        origin: The environment's first seed. All its later seeds follow from `origin` and `number`.
+        number: Number of new seeds since the first one.
+        actions: One byte for each action, and `RESET` where a game started without a new seed.
     """
 
     origin: int
@@ -157,13 +159,13 @@ class Tape:
 
     @property
     def seed(self) -> int:
-        """The last seed."""
+        """The current seed."""
         if not self.number:
             return self.origin % SEEDS
         return int(np.random.SeedSequence([self.origin, self.number]).generate_state(1)[0]) % SEEDS
 
     def next_game(self) -> int | None:
-        """Note that another game starts; return its seed, or None if it continues with the same random numbers."""
+        """Record that a game starts; return its seed, or None if it continues with the current random numbers."""
         if len(self.actions) < LONGEST:
             self.actions.append(RESET)
             return None
@@ -173,7 +175,7 @@ class Tape:
 
     @property
     def steps(self) -> int:
-        """Number of steps since the game started."""
+        """Number of steps since the current game started."""
         return len(self.actions) - 1 - self.actions.rfind(RESET)
 
     def state_dict(self) -> dict[str, Any]:
@@ -182,7 +184,9 @@ class Tape:
 
 
 def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
-    """Plan how environments that step together repeat their records so that all end at the same time.
+    """Plan how environments that can only step together replay tapes of different lengths.
+
+    All replays end at the same step: shorter tapes start later.
 
         step            0      1      2      after the last
         environment 0   SEED a      b PLAIN c                    a b RESET c
@@ -190,8 +194,9 @@ def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
         environment 2        .      .       .   SEED             no action
 
     Returns:
-        Actions (T, N) uint8, 0 before an environment's turn; and (T + 1, N) uint8, what to do before each action and
-        after the last: leave the environment alone, start a game with the tape's seed, or one without.
+        The actions (T, N) uint8, 0 before an environment's replay starts. A plan (T + 1, N) uint8 for the moment before
+        each action and after the last: LEAVE the environment alone, start a game with the tape's seed (SEED), or start
+        a game without a new seed (PLAIN).
     """
     plans: list[list[tuple[int, int]]] = []  # of each environment: SEED, PLAIN or LEAVE, and the action after it
     for tape in tapes:

@@ -1,7 +1,7 @@
-"""Environment checker: `duetto check` and `duetto.check`.
+"""Check an environment before training: `duetto check` and `duetto.check`.
 
-It makes the environment in separate processes, where a crash or a hang becomes a finding. It plays random actions and
-judges what they lead to, runs Gymnasium's checker, and compares steps after a resume.
+The environment runs in a separate process, so that a crash or a hang becomes a finding. The checker plays random
+actions and examines the results, runs Gymnasium's checker, and compares the steps after a resume.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from gymnasium.vector import VectorEnv
 from duetto.algorithms import ALGORITHMS
 from duetto.environments import atari, env_registry, make_env, obs_tree, validation
 from duetto.environments.actions import KEY
-from duetto.environments.spaces import Layout
 from duetto.environments.subproc import MORE_TIME, SubprocEngine
 from duetto.environments.vec_env import Episode, Transition, VecEnv
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
@@ -36,10 +35,10 @@ STEPS, TIMEOUT = 2000, 60.0
 NORMALIZE = "--normalize-observations collected (of ppo: --normalize-observations)"
 LARGE = 100.0  # networks learn well from numbers of about 1
 SLOW = 300.0  # steps per second; below this, the environment takes most of a run's time
-MAX_SECONDS = 10.0  # a slow environment plays fewer steps
+MAX_SECONDS = 10.0  # of random actions: a slow environment plays fewer steps
 
 Level = Literal["broken", "costs", "fine"]
-Trace = list[tuple[str, int]]  # of the first observation, then of each step's results: a name and a checksum
+Trace = list[tuple[str, int]]  # a name and a checksum for the first observation, then for the results of each step
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Finding:
     Attributes:
         level: "broken": training fails or learns the wrong thing; "costs": training is correct, but something is slower
             or missing; "fine".
-        about: Its subject, such as "spaces", "observations", "rewards", "episodes", "determinism", "resume", "render".
+        about: The subject, such as "spaces", "observations", "rewards", "episodes", "determinism", "resume", "render".
         sentence: The fact and, unless the level is "fine", what to do.
     """
 
@@ -62,13 +61,14 @@ class Findings(list[Finding]):
     """The findings so far.
 
     Attributes:
-        doing: The part of the check in progress, as the end of a sentence.
+        doing: The current part of the check, such as "while it was made". If the environment crashes, the finding says
+            "That was while it was made."
     """
 
     doing: str = "while it was made"
 
     def add(self, about: str, *, broken: str = "", costs: str = "", fine: str = "") -> None:
-        """Add the first of these sentences that is not empty."""
+        """Add a finding: the first of these sentences that is not empty. Its level is the argument's name."""
         level: Level = "broken" if broken else "costs" if costs else "fine"
         if sentence := broken or costs or fine:
             self.append(Finding(level, about, sentence))
@@ -82,16 +82,16 @@ def check(
     steps: int = STEPS,
     timeout: float = TIMEOUT,
 ) -> list[Finding]:
-    """Return what would break or slow down training on this environment.
+    """Return findings about an environment: what would break or slow down training on it, and what is fine.
 
-    Makes the environment in a new process and plays random actions. Trains nothing and writes nothing. Faults of the
-    environment, crashes and hangs included, are findings and raise nothing.
+    This makes the environment in a new process and plays random actions; it trains nothing and writes nothing. Errors,
+    crashes and hangs of the environment become findings and are not raised.
 
     Args:
         environment: An id, FILE.py:CLASS, a Gymnasium environment, or a callable that makes one (a class or function).
         environment_options: Arguments for its constructor, as in `duetto.train`.
         steps: Maximum number of random steps; a slow environment takes fewer.
-        timeout: Maximum seconds of a single call (constructor, reset, step) before it counts as a hang.
+        timeout: Maximum seconds of a single call (constructor, reset, step) before it is reported as a hang.
 
     Raises:
         UsageError: The environment does not exist, its package is not installed, or it is a vector environment.
@@ -120,7 +120,7 @@ def check(
 def _single(
     environment: Any, kwargs: dict[str, Any], spec: EnvSpec | None, shown: str | None, render_mode: str | None = None
 ) -> gymnasium.Env:
-    """Make the environment in a worker."""
+    """Make the environment, in the worker process. `shown` is the default of `render_mode`."""
     env_registry.register_spec(spec)
     return make_env.make_eval(environment, kwargs=kwargs, render_mode=render_mode or shown).environments[0]
 
@@ -135,7 +135,7 @@ def _check(make: Callable[..., VecEnv], steps: int, resumes: bool, printed: IO[b
                 repeatable = check_determinism(findings, vec, other)
             check_rollout(findings, vec, steps)
             check_gymnasium(findings, vec)
-            if repeatable and resumes:  # Atari games resume in ale-py's vector environment
+            if repeatable and resumes:  # not for Atari games, which training runs and resumes in another engine
                 with closing(make()) as other:
                     check_resume(findings, vec, other, steps)
             check_render(findings, make, vec.engine.metadata)
@@ -160,7 +160,7 @@ def _last_line(printed: IO[bytes]) -> str:
 
 # ------------------------------------------------------------------------------------------- random actions
 def play(vec: VecEnv, seed: int, steps: int) -> Iterator[tuple[Transition, list[Episode]]]:
-    """Yield at most `steps` steps with random, allowed actions. Raises what a run would raise."""
+    """Yield up to `steps` steps with random allowed actions; stop after MAX_SECONDS. Raises the errors of `step`."""
     random, started = np.random.default_rng(seed), time.perf_counter()
     for _ in range(steps):
         if time.perf_counter() - started > MAX_SECONDS:
@@ -170,7 +170,7 @@ def play(vec: VecEnv, seed: int, steps: int) -> Iterator[tuple[Transition, list[
 
 # ------------------------------------------------------------------------------------------- rules
 def check_spaces(findings: Findings, vec: VecEnv) -> None:
-    """Name the algorithms that accept its spaces; refuse wrappers that training refuses."""
+    """Name the algorithms that accept the spaces; report wrappers that training refuses."""
     accepting, reasons = [], []
     for name, algorithm in ALGORITHMS.items():
         try:
@@ -191,7 +191,7 @@ def check_spaces(findings: Findings, vec: VecEnv) -> None:
 
 
 def check_rollout(findings: Findings, vec: VecEnv, most: int) -> None:
-    """Check the results of at most so many random actions."""
+    """Check the results of at most `most` random actions."""
     started, rewards = time.perf_counter(), []
     ends: list[tuple[int, bool, bool]] = []  # length, terminated and truncated of each episode
     ranges: dict[str, np.ndarray] = {}  # smallest and largest values of each part of observations, (2, ...)
@@ -209,14 +209,14 @@ def check_rollout(findings: Findings, vec: VecEnv, most: int) -> None:
     low, high = min(rewards), max(rewards)
     said = f"Rewards range from {low:.4g} to {high:.4g}"
     large = f"{said}, and values are sums of them. Scale them down, or let PPO do it (--normalize-rewards)."
-    rare = ". Check that random actions deserve this; rare rewards need exploration, demonstrations or goals"
+    rare = ". Check that random actions should get this; rare rewards need exploration, demonstrations or goals"
     too_large = low < high and max(abs(low), abs(high)) > LARGE
     findings.add("rewards", costs=large if too_large else "", fine=f"{said}{rare if low == high else ''}.")
     _check_episodes(findings, vec.call(_time_limit), ends, steps)
     if vec.masked:
-        fine = f"info has an {KEY}: algorithms choose among allowed actions, but bc, dqfd and r2d3 refuse."
+        fine = f"info has an {KEY}: algorithms choose among allowed actions, but bc, dqfd and r2d3 refuse masks."
         findings.add("masks", fine=fine)
-    elif vec.call(_has_mask_method):
+    elif vec.call(lambda env: env.has_wrapper_attr("action_masks")):
         costs = f"Its method action_masks is not read. Return the mask as info[{KEY!r}] in each reset and step."
         findings.add("masks", costs=costs)
     rate = steps / seconds
@@ -229,23 +229,8 @@ def _time_limit(env: gymnasium.Env) -> int | None:
     return env.get_wrapper_attr("_max_episode_steps") if env.has_wrapper_attr("_max_episode_steps") else None
 
 
-def _has_mask_method(env: gymnasium.Env) -> bool:
-    return env.has_wrapper_attr("action_masks")
-
-
-def _wrong_dtypes(env: gymnasium.Env) -> list[str]:
-    """Return a sentence for each part of a first observation that has another dtype than its space."""
-    obs, _ = env.reset(seed=0)
-    sentences = []
-    for leaf in Layout(env.observation_space).leaves:
-        given, wanted = obs_tree.array(leaf.find(obs)).dtype, leaf.find(env.observation_space).dtype
-        if leaf.count is None and given != wanted:  # discrete numbers may have any integer dtype
-            sentences.append(f"The {leaf.describe()} is {given}, its space says {wanted}: return that dtype.")
-    return sentences
-
-
 def _check_observations(findings: Findings, vec: VecEnv, ranges: dict[str, np.ndarray]) -> None:
-    costs, space = [], vec.observation_space
+    costs, space, largest = [], vec.observation_space, 0.0
     for name, part in space.parts if isinstance(space, Dict) else [("", space)]:
         if not isinstance(part, Box) or part.dtype == "uint8":
             continue
@@ -259,13 +244,14 @@ def _check_observations(findings: Findings, vec: VecEnv, ranges: dict[str, np.nd
                 f"The {label} leaves its space: element {at} ranges from {seen[0, at]:.6g} to {seen[1, at]:.6g}, its "
                 f"bounds are {low[at]:.6g} and {high[at]:.6g}. Correct the bounds: other libraries rely on them."
             )
+        largest = max(largest, float(np.abs(seen).max()))
         if np.abs(seen).max() > LARGE:
             costs.append(
                 f"The {label} reaches {np.abs(seen).max():.4g}, and networks learn best from numbers of about 1. Scale "
                 f"it, or use {NORMALIZE}."
             )
-    costs += vec.call(_wrong_dtypes)
-    fine = "Observations stay within their space and are of a good size."
+    scale = f"; the largest number is {largest:.4g} (networks learn best from about 1)" if largest else ""
+    fine = f"Observations stay within their bounds{scale}."
     findings.add("observations", costs=" ".join(costs), fine=fine)
 
 
@@ -276,7 +262,7 @@ def _check_episodes(findings: Findings, limit: int | None, ends: list[tuple[int,
     truncated = sum(truncated and not terminated for _, terminated, truncated in ends)
     both = sum(terminated and truncated for _, terminated, truncated in ends)
     broken = costs = ""
-    if 2 * both > count:  # a task that is done just when its time is up is correct
+    if 2 * both > count:  # a few are right: a task may be over exactly at the time limit
         broken = (
             f"{both} of {count} episodes ended with terminated and truncated at once: values are learned as if nothing "
             "came after a time limit. Return terminated=True only if the task is over, and truncated=True alone for a "
@@ -294,17 +280,17 @@ def _check_episodes(findings: Findings, limit: int | None, ends: list[tuple[int,
             "episodes, may never end. Register max_episode_steps, or wrap it in gymnasium.wrappers.TimeLimit."
         )
     said = f"{count} episodes of {min(lengths)} to {max(lengths)} steps" if lengths else "No episode ended"
-    limited = f"The time limit is {limit} steps." if limit else "No time limit: evaluations last as long as episodes."
+    limited = f"The time limit is {limit} steps." if limit else "The environment ends them itself, without a TimeLimit."
     fine = f"{said}: {truncated} truncated, {terminated} terminated. {limited}"
     findings.add("episodes", broken=broken, costs=costs, fine=fine)
 
 
 class _BoolFlags(gymnasium.Wrapper):
-    """A wrapper that converts NumPy's flags, which Gymnasium allows and its checker takes for a truncation."""
+    """A wrapper that makes `terminated` and `truncated` bool: Gymnasium's checker takes np.False_ for a truncation."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self.reset: Any = env.reset  # with its own signature, which the checker looks at
+        self.reset: Any = env.reset  # keep the environment's signature, which the checker inspects
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
@@ -312,7 +298,7 @@ class _BoolFlags(gymnasium.Wrapper):
 
 
 def check_gymnasium(findings: Findings, vec: VecEnv) -> None:
-    """Run Gymnasium's checker, which stops at its first objection and knows no action masks."""
+    """Run Gymnasium's checker, which stops at its first objection; skip it for environments with action masks."""
     if vec.masked:
         return
     findings.doing = "while Gymnasium's checker ran"
@@ -326,7 +312,8 @@ def _objection(env: gymnasium.Env) -> str:
     try:
         env_checker.check_env(_BoolFlags(env), skip_render_check=True, skip_close_check=True)
     except Exception as error:  # assertions, and errors of the environment
-        return f"Gymnasium's checker objects: {' '.join(str(error).split()) or type(error).__name__}"
+        objection = " ".join(str(error).split()) or type(error).__name__
+        return f"Gymnasium's checker, which stops at its first objection, objects: {objection}"
     return ""
 
 
@@ -347,7 +334,7 @@ def check_render(findings: Findings, make: Callable[..., VecEnv], metadata: dict
 
 # ------------------------------------------------------------------------------------------- in new environments
 def check_determinism(findings: Findings, vec: VecEnv, other: VecEnv) -> bool:
-    """Compare steps of one seed in one environment, and in another one; return whether they are equal."""
+    """Return whether a seed gives the same steps, twice in one environment and in a second environment."""
     traces = []
     for env in (vec, vec, other):
         env.reset(7)
@@ -365,7 +352,7 @@ def check_determinism(findings: Findings, vec: VecEnv, other: VecEnv) -> bool:
 
 
 def check_resume(findings: Findings, vec: VecEnv, other: VecEnv, steps: int) -> None:
-    """Load the state of a later episode in a new environment, and compare the steps after it."""
+    """Load a saved state in a new environment, and compare the steps that follow."""
     vec.reset(3)
     _trace(vec, 3, steps // 2)
     findings.doing = "after its state was saved"
@@ -397,6 +384,6 @@ def _checksum(tree: obs_tree.Tree) -> int:
 
 
 def _difference(first: Trace, second: Trace) -> str:
-    """Return what differs first; "" if nothing does."""
+    """Return the name of the first difference; "" if there is none."""
     pairs = zip(first, second, strict=False)
     return next((what for (what, expected), (_, found) in pairs if found != expected), "")

@@ -1,7 +1,7 @@
-"""Environments of arrays by id: gymnax (classic control, MinAtar, bsuite), Navix and MuJoCo Playground.
+"""Adapters for environments in JAX: gymnax (classic control, MinAtar, bsuite), Navix and MuJoCo Playground.
 
-gymnax 1.0 needs Gymnasium below 1.4, so an installation has either gymnax or a newer Gymnasium. Of Playground, only the
-tasks of the control suite come with the package: the others fetch their models by git when they are made.
+gymnax 1.0 needs Gymnasium below 1.4, so an installation has either gymnax or a newer Gymnasium. MuJoCo Playground's
+package contains only the models of the control suite's tasks. Other tasks fetch their models by git when they are made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from duetto.networks.spaces import Box, Discrete, Space
 
 
 def make_device_env(environment: Any, options: dict[str, Any]) -> DeviceEnv:
-    """Make one environment from an id, a class or a file's class; return an instance unchanged.
+    """Make one environment from an id, a class or FILE.py:CLASS; return an instance unchanged.
 
     Raises:
         UsageError: The id is unknown, its package is missing, or its options are wrong.
@@ -47,7 +47,7 @@ def make_device_env(environment: Any, options: dict[str, Any]) -> DeviceEnv:
 class GymnaxEnv(DeviceEnv):
     """An environment of gymnax, without its own autoreset.
 
-    `options` are fields of its parameters, such as max_steps_in_episode.
+    `options` replace fields of gymnax's environment parameters, such as max_steps_in_episode.
     """
 
     def __init__(self, gymnax: Any, name: str, /, **options: Any) -> None:
@@ -84,9 +84,9 @@ def _of_gymnax(space: Any) -> Space:
 
 
 class NavixEnv(DeviceEnv):
-    """An environment of Navix (MiniGrid's tasks), whose state is its timestep, without its own autoreset.
+    """An environment of Navix (MiniGrid's tasks), without its own autoreset; the state is Navix's timestep.
 
-    Observations are flat vectors of small integers, as float32. `options` are those of `navix.make`, such as max_steps.
+    Observations are flat vectors of small integers, as float32. `options` go to `navix.make`, such as max_steps.
     """
 
     def __init__(self, navix: Any, name: str, /, **options: Any) -> None:
@@ -112,9 +112,9 @@ class NavixEnv(DeviceEnv):
 
 
 class PlaygroundEnv(DeviceEnv):
-    """An environment of MuJoCo Playground with its time limit. Of several observations it gives "state" alone.
+    """An environment of MuJoCo Playground with its time limit. Of a dict of observations, only "state" is used.
 
-    `options` are entries of its config, such as episode_length or impl (jax or warp).
+    `options` replace entries of the environment's config, such as episode_length or impl (jax or warp).
     """
 
     costly_reset: ClassVar[bool] = True

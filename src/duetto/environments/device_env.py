@@ -2,13 +2,13 @@
 
 A `DeviceEnv` is one environment as two pure functions of arrays. `VectorDeviceEnv` makes N of them step together:
 
-    state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next": the next resets' results, if pooled}
-    step     every environment steps; where an episode ends, its next one starts in the same step
-    result   `final_obs` is what the action produced, `obs` what to act on next: they differ where an episode ended
+    state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next": prepared resets, if `costly_reset`}
+    step     every environment steps; where an episode ends, the next episode starts in the same step
+    result   `final_obs` comes after the action, `obs` before the next action: they differ where an episode ended
 
-Environment i draws all of its random numbers from its own key, which starts from seed + i. So its episodes depend on
-the seed and the actions only, not on N. `DeviceEngine` steps the same environments from the host, for evaluations,
-for PyTorch, and for `duetto check`.
+Environment i draws all of its random numbers from its own key, which starts from seed + i. So its episodes depend
+only on the seed and the actions (with `costly_reset` also on N). `DeviceEngine` steps the same environments from the
+host, for evaluations, for PyTorch, and for `duetto check`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ State = Any  # a tree of arrays
 
 
 class DeviceEnv(ABC):
-    """One environment as pure functions of JAX arrays; derive your own from it.
+    """One environment as pure functions of JAX arrays. Derive custom environments from this class.
 
     Attributes:
         observation_space, action_space: Its spaces as plain data (`networks.spaces`): Box, Discrete or MultiDiscrete.
-        on_device: True; tells these environments from Gymnasium's.
-        costly_reset: Whether `reset` costs more than some steps. Then one environment's next reset is computed in each
-            vector step, instead of every environment's: a first state may come again after an episode of fewer than N
-            steps.
+        on_device: True. Gymnasium's environments do not have this attribute.
+        costly_reset: Whether `reset` is slower than several steps. If so, each vector step prepares the next reset of
+            one environment only, not of all N. After an episode of fewer than N steps, the next episode may then start
+            from the same state again.
     """
 
     observation_space: Space
@@ -57,16 +57,16 @@ class DeviceEnv(ABC):
     def step(self, state: State, action: Any, key: Any) -> tuple[State, Any, Any, Any, Any]:
         """Return the next state, its observation, the reward, and whether the episode is terminated or truncated.
 
-        `action` is in the units and the shape of the action space. The observation of an episode's last step is its
-        final one: do not reset here.
+        `action` is in the units and the shape of the action space. At an episode's end, do not reset: return the final
+        observation.
         """
 
 
 class VectorStep(NamedTuple):
     """The outcome of one step of N environments."""
 
-    obs: Any  # (N, ...), what to act on next
-    final_obs: Any  # (N, ...), what the actions produced
+    obs: Any  # (N, ...), the observations for the next actions
+    final_obs: Any  # (N, ...), the observations after the actions; they differ from `obs` where an episode ended
     reward: Any  # (N,) float32
     terminated: Any  # (N,) bool
     truncated: Any  # (N,) bool
@@ -84,7 +84,7 @@ class VectorDeviceEnv:
         space = env.observation_space
         self._dtype: Any = jnp.dtype(space.dtype) if isinstance(space, Box) else jnp.int32
         key = jax.ShapeDtypeStruct((2,), jnp.uint32)
-        self._like: Any = jax.eval_shape(self._stepped_types, key)  # of a state after a step
+        self._like: Any = jax.eval_shape(self._stepped_types, key)  # shapes and dtypes of a state after a step
 
     def _stepped_types(self, key: Any) -> Any:
         state, _ = self.env.reset(key)
@@ -94,11 +94,11 @@ class VectorDeviceEnv:
         return state
 
     def keys(self, seed: int) -> np.ndarray:
-        """Return the first key of each environment, (N, 2) uint32, environment i with seed + i."""
+        """Return the first keys (N, 2) uint32. The key of environment i is made from seed + i."""
         return np.stack([jax.random.PRNGKey(seed + i) for i in range(self.num_envs)])
 
     def reset(self, keys: Any) -> tuple[dict[str, Any], Any]:
-        """Start an episode everywhere; return the state and the observations (N, ...)."""
+        """Start an episode in every environment; return the state and the observations (N, ...)."""
         pairs = jax.vmap(jax.random.split)(keys)
         state, obs = jax.vmap(self._begin)(pairs[:, 1])
         whole = {"key": pairs[:, 0], "env": state}
@@ -109,11 +109,11 @@ class VectorDeviceEnv:
         return whole, obs
 
     def step(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
-        """Step every environment with actions (N, ...) as algorithms give them, and start the episodes that follow."""
+        """Step every environment with an algorithm's actions (N, ...); start new episodes where episodes ended."""
         return self.step_own(state, self._own_units(actions))
 
     def _own_units(self, actions: Any) -> Any:
-        """Do what `ActionMap.to_environment` does, in JAX."""
+        """Convert actions like `ActionMap.to_environment`, in JAX."""
         units = self._actions
         if units.continuous:
             actions = jnp.clip(actions * units._half + units._centre, units._low, units._high)
@@ -123,7 +123,7 @@ class VectorDeviceEnv:
         return actions.reshape(len(actions), *units._own_shape).astype(dtype)
 
     def step_own(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
-        """Take a step with actions (N, ...) in the environment's own units and shape."""
+        """Step every environment with actions (N, ...) that already have the environment's own units and shape."""
         keys = jax.vmap(partial(jax.random.split, num=3))(state["key"])
         stepped, final, reward, terminated, truncated = jax.vmap(self.env.step)(state["env"], actions, keys[:, 1])
         final = self._observed(final)
@@ -144,7 +144,7 @@ class VectorDeviceEnv:
         return self._cast(state), self._observed(obs)
 
     def _cast(self, state: State) -> State:
-        """Return a state with the types of one after a step, so that programs compile once."""
+        """Return `state` with the dtypes that states have after a step, so that programs compile only once."""
         return jax.tree.map(lambda leaf, like: jnp.asarray(leaf).astype(like.dtype), state, self._like)
 
     def _observed(self, obs: Any) -> Any:
@@ -156,7 +156,7 @@ def _where(done: Any, new: Any, old: Any) -> Any:
 
 
 class DeviceEngine(Engine):
-    """N device environments that the host steps, one compiled program a vector step."""
+    """N device environments that the host steps, by one call of a compiled program for each vector step."""
 
     def __init__(self, env: DeviceEnv, num_envs: int, label: str) -> None:
         spaces = to_gymnasium(env.observation_space), to_gymnasium(env.action_space)
@@ -204,12 +204,12 @@ class DeviceEngine(Engine):
 
 
 def arrays_of(tree: Any) -> dict[str, np.ndarray]:
-    """Return the leaves of a tree of arrays by number, for a checkpoint."""
+    """Return the leaves of a tree of arrays in a dict, with their numbers as keys, for a checkpoint."""
     return {str(i): np.array(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
 
 
 def tree_of(saved: Any, like: Any, where: str) -> Any:
-    """Return a tree like `like` with the leaves that `arrays_of` gave. CheckpointError if they do not fit."""
+    """Return a tree like `like` from `saved`, which `arrays_of` returned. Raises CheckpointError if it does not fit."""
     leaves, structure = jax.tree.flatten(like)
     form = {str(i): np.zeros(leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
     state_schema.check(saved, form, where)

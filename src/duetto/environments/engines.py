@@ -25,30 +25,31 @@ from duetto.errors import DuettoError, UsageError
 
 
 class StepResult(NamedTuple):
-    """The outcome of one vector step; all arrays have N rows and are nobody else's."""
+    """The outcome of one vector step; all arrays have N rows, and nothing else refers to them."""
 
-    next_obs: Tree  # what the actions really produced, the final observation where an episode ended
+    next_obs: Tree  # what the actions really produced: the final observation where an episode ended
     reward: np.ndarray  # float64
     terminated: np.ndarray
     truncated: np.ndarray
-    obs: Tree  # what to act on next
+    obs: Tree  # the observations for the next action
     starts: np.ndarray  # True where `obs` is an episode's first observation
-    reset_only: np.ndarray | None = None  # True where the environment only reset itself; None: nowhere
-    score: np.ndarray | None = None  # float64, what counts for the episode; None: the reward
-    ended: np.ndarray | None = None  # True where the episode is over; None: where it is terminated or truncated
-    lives: np.ndarray | None = None  # left after this step; None: the environment does not say
-    success: np.ndarray | None = None  # float64, 1 where the episode ended and its task was done, else 0, NaN: unknown
+    reset_only: np.ndarray | None = None  # True where this step only reset the environment; None: nowhere
+    score: np.ndarray | None = None  # float64, the rewards that count for the episode's return; None: `reward`
+    ended: np.ndarray | None = None  # True where an episode (a whole game) is over; None: terminated or truncated
+    lives: np.ndarray | None = None  # left after this step; None: unknown
+    success: np.ndarray | None = None  # float64: where an episode ended, 1 if its task was done, else 0; NaN: unknown
 
 
 class Engine(ABC):
     """N environments that step together.
 
     Attributes:
-        metadata: The environment's own.
-        action_masks: Puts masks into observations, if this engine reads infos.
-        envs: The environments, where they live in this process one by one.
-        pending: (N,) bool, True where an episode ended at the last step and the next action is ignored (NEXT_STEP).
-        stacked: Frames that an image observation is a stack of, each step's with all but one of the last step's.
+        metadata: The environment's `metadata`.
+        action_masks: Adds action masks to observations. Only engines that read infos use it.
+        envs: The environments, if each of them is an object in this process; otherwise empty.
+        pending: (N,) bool, True where an episode ended at the last step and the next action is ignored (autoreset mode
+            NEXT_STEP).
+        stacked: Number of frames in an image observation. If it is above 1, each step replaces only the oldest frame.
     """
 
     num_envs: int
@@ -76,16 +77,17 @@ class Engine(ABC):
 
     @abstractmethod
     def reset(self, seed: int | None) -> Tree:
-        """Start an episode everywhere, environment i with seed + i; return the first observations."""
+        """Start an episode in each environment i, with seed + i; return the first observations."""
 
     @abstractmethod
     def step(self, actions: np.ndarray) -> StepResult:
         """Step every environment, with actions (N, ...) in the environment's own format."""
 
     def reset_env(self, env: int, seed: int) -> Tree:
-        """Start a new episode in one environment; return observations; only row `env` is valid.
+        """Start a new episode in one environment; return observations. Only row `env` is valid.
 
-        Evaluations and recordings do so, in environments that Duetto made.
+        Only evaluations and recordings call this, with environments that Duetto makes. Engines for other environments
+        need not support it.
         """
         raise NotImplementedError
 
@@ -94,16 +96,16 @@ class Engine(ABC):
         return None
 
     def save(self) -> dict[str, Any] | None:
-        """Return every environment's state; None where one of them cannot be saved."""
+        """Return every environment's state; None if the states cannot be saved."""
         return {str(i): env.save() for i, env in enumerate(self.envs)} or None
 
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """Restore what `save` gave, when the observations were `obs` (N, ...).
+        """Restore a state from `save`; `obs` (N, ...) are the observations at the time of `save`.
 
-        An environment that does not come back starts a new episode, environment i with seed + i.
+        If environment i cannot be restored, it starts a new episode with seed + i.
 
         Returns:
-            The observations, and for each environment why it did not come back ("" if it did).
+            The observations, and for each environment why it was not restored ("" if it was).
         """
         if not self.envs:
             return self.reset(seed), [f"the environments of {self.label} cannot be reached one by one"] * self.num_envs
@@ -128,15 +130,15 @@ class Engine(ABC):
         """Set an attribute of every environment to a copy of `value`.
 
         Raises:
-            EnvironmentFault: One has no such attribute, or does not take the value.
-            UsageError: They cannot be reached one by one.
+            EnvironmentFault: An environment has no such attribute, or does not accept the value.
+            UsageError: The environments cannot be reached one by one.
         """
         self._reached()
         for i, env in enumerate(self.envs):
             validation.set_attr(env, i, name, value)
 
     def call(self, function: Callable[[gymnasium.Env], Any]) -> Any:
-        """Return a function's value for the first environment, computed in the process where it lives.
+        """Call `function` with the first environment, in that environment's process; return the function's value.
 
         Raises:
             UsageError: The environments cannot be reached one by one.
@@ -147,8 +149,8 @@ class Engine(ABC):
     def _reached(self) -> None:
         if not self.envs:
             raise UsageError(
-                f"{self.label}: its environments cannot be reached one by one. That works for those that Duetto makes, "
-                'with vectorization="sync" or "subprocess", and not on a cluster.'
+                f"{self.label}: its environments cannot be reached one by one. This works for environments that Duetto "
+                'makes, with vectorization="sync" or "subprocess", but not on a cluster.'
             )
 
     def close(self) -> None:
@@ -157,12 +159,12 @@ class Engine(ABC):
             validation.close(env)
 
     def numbers(self) -> dict[str, float]:
-        """Return numbers about the stepping, for the log; names start with "time/", for they depend on machines."""
+        """Return metrics of the engine for the log; their names start with "time/", as they depend on the machine."""
         return {}
 
 
 class SyncEngine(Engine):
-    """Environments stepped one after the other in this process, without Gymnasium's vector machinery (10 µs a step)."""
+    """Environments stepped one after the other in this process, 10 µs a step faster than Gymnasium's SyncVectorEnv."""
 
     def __init__(self, envs: list[gymnasium.Env], label: str = "") -> None:
         first, label = envs[0], label or label_of(envs[0])
@@ -182,7 +184,7 @@ class SyncEngine(Engine):
         return self._reset({env: seed})
 
     def _reset(self, seeds: Mapping[int, int | None]) -> Tree:
-        """Reset some environments; return observations; only their rows are valid."""
+        """Reset the environments that are keys of `seeds`; return observations (N, ...), valid only in these rows."""
         obs, masks = self.layout.empty(self.num_envs), [None] * self.num_envs
         for i, seed in seeds.items():
             first, info = validation.reset(self.envs[i], i, seed=seed)
@@ -200,7 +202,8 @@ class SyncEngine(Engine):
                 env, i, self._structure.one(actions[i])
             )
             infos.append(info)
-        self.layout.write(next_obs, given)  # so environments must not share an array, as in Gymnasium's SyncVectorEnv
+        # Copied after all steps, as in Gymnasium's SyncVectorEnv, so environments must not return the same array.
+        self.layout.write(next_obs, given)
         done = terminated | truncated
         next_obs = self.action_masks.attach(next_obs, [info.get(KEY) for info in infos], terminated)
         obs, success = obs_tree.copy(next_obs), None
@@ -221,7 +224,7 @@ class SyncEngine(Engine):
 
 
 class GymVectorEngine(Engine):
-    """A Gymnasium vector environment, in whichever autoreset mode it is. It cannot be saved."""
+    """A Gymnasium vector environment in any autoreset mode. Its state cannot be saved."""
 
     def __init__(self, vector: VectorEnv, label: str) -> None:
         validation.check_spaces(vector, label, "single_")
@@ -244,11 +247,11 @@ class GymVectorEngine(Engine):
             return getattr(self.vector, method)(*arguments, **named)
         except DuettoError:
             raise
-        except (Exception, SystemExit) as error:  # the environment is unknown
+        except (Exception, SystemExit) as error:  # which environment raised it is unknown
             raise raised(method, error, None) from error
 
     def _first(self, rows: np.ndarray | None = None, **arguments: Any) -> Tree:
-        """Reset, and return the observations; with `rows` (N,) bool only those, and the other rows are as before."""
+        """Reset all environments, or those where `rows` (N,) is True; return the observations of all environments."""
         others = None
         if rows is not None:
             others, arguments = ~rows, arguments | {"options": {"reset_mask": rows.copy()}}
@@ -263,10 +266,10 @@ class GymVectorEngine(Engine):
         next_obs, done = self.layout.batch(raw_obs, self.num_envs), terminated | truncated
         lives = infos.get("lives")
         if not (isinstance(lives, np.ndarray) and lives.dtype.kind in "biuf" and lives.ndim == 1):
-            lives = None  # what an environment calls so may be something else
+            lives = None  # an environment may use this key for something else
         final = done & _final(infos, done)[1] & (self.mode is not AutoresetMode.SAME_STEP)
         if (wrong := final | (self.pending & (done | (reward != 0)))).any():
-            found = "an episode ended with final_obs" if final.any() else "a step that resets gave a reward or an end"
+            found = "an episode ended with final_obs" if final.any() else "a reset step gave a reward or an end"
             raise EnvironmentFault(f"{found}, but it is declared as {self.mode.name}. {DECLARE}", int(wrong.argmax()))
         each = _infos(infos, self.num_envs)
         last = _infos(infos["final_info"], self.num_envs) if "final_info" in infos else each
@@ -291,7 +294,7 @@ class GymVectorEngine(Engine):
         return StepResult(next_obs, reward, *ends, obs, starts, reset_only, lives=lives, success=success)
 
     def _write_final(self, next_obs: Tree, infos: dict[str, Any], done: np.ndarray) -> None:
-        """Put the final observations where SAME_STEP returned the next episode's first ones."""
+        """Overwrite the next episodes' first observations, which SAME_STEP returned, by the final observations."""
         found, given = _final(infos, done)
         for i in np.flatnonzero(done).tolist():
             if not given[i]:
@@ -314,13 +317,13 @@ DECLARE = (
 
 
 def _final(infos: dict[str, Any], done: np.ndarray) -> tuple[Any, np.ndarray]:
-    """Return the final observations, and (N,) bool which rows are given: without a mask, those that are `done`."""
+    """Return the final observations and a mask (N,), True where they are valid: the mask in `infos`, or else `done`."""
     given = "final_obs" in infos  # an entry is valid only where its mask is True
     return infos.get("final_obs"), np.asarray(infos.get("_final_obs", done), bool) & given
 
 
 def _infos(infos: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
-    """Return the info of each of N environments, with what is read of it, from a vector environment's."""
+    """Split a vector environment's infos into one info per environment, with only the keys that Duetto reads."""
     each: list[dict[str, Any]] = [{} for _ in range(num_envs)]
     for key in (KEY, *SUCCESS):
         if isinstance(values := infos.get(key), np.ndarray | list | tuple) and len(values) == num_envs:
@@ -333,9 +336,12 @@ SUCCESS = ("is_success", "success")  # keys of an episode's last info, as in rob
 
 
 def _successes(infos: Sequence[Mapping[str, Any]], ended: np.ndarray) -> np.ndarray | None:
-    """Return the successes of episodes that `ended` (N,) from N infos: 1, 0 or NaN (unknown); None if all are unknown.
+    """Return the successes (N,) of the environments: 1 or 0 if an episode ended, NaN if not or unknown.
 
-    Returns do not tell them: with a reward of -1 until the goal is reached, -50 may be a goal that was left again.
+    `ended` (N,) is True where an episode ended. The result is None if all successes are unknown.
+
+    A return does not show success: with a reward of -1 until the goal is reached, an episode with the return -50 may
+    have reached the goal and left it again.
     """
     found = np.full(len(ended), np.nan)
     for env in np.flatnonzero(ended).tolist():
@@ -351,7 +357,7 @@ def label_of(env: gymnasium.Env | VectorEnv) -> str:
 
 
 def plain_metadata(env: Any) -> dict[str, Any]:
-    """Return the part of an environment's metadata that Duetto reads, which can be sent to another process."""
+    """Return the part of an environment's metadata that Duetto reads. It can be sent to another process."""
     return {name: env.metadata[name] for name in ("render_fps", "render_modes") if name in (env.metadata or {})}
 
 

@@ -1,4 +1,4 @@
-"""Names of environments: known families, registered ids and classes in files; errors for those that fail."""
+"""Find environments by name (known families, registered ids, classes in files), and explain failures."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Family:
 
     name: str
     examples: tuple[str, ...]
-    extra: str  # of pyproject.toml
-    entry_point: str  # module of its environments in Gymnasium's registry
-    pattern: str = r"(?!)"  # ids that exist only after the packages in `imports` were imported; the last registers them
-    imports: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()  # other modules that it needs, for rendering too
+    extra: str  # Duetto's extra that installs the package
+    entry_point: str  # module of its environments' entry points in Gymnasium's registry
+    pattern: str = r"(?!)"  # regular expression of the ids that Gymnasium has only after `imports`
+    imports: tuple[str, ...] = ()  # modules to import first; the last one registers the ids
+    needs: tuple[str, ...] = ()  # other modules that the environments need, some only for rendering
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ MINIGRID = Family(
 FAMILIES = (
     MUJOCO,
     Family(
-        "classic control",  # rendering needs pygame, the extra
+        "classic control",  # only rendering needs the extra (pygame)
         ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"),
         "classic",
         "gymnasium.envs.classic_control",
@@ -96,7 +96,7 @@ FAMILIES = (
 
 
 def register(environment: str) -> None:
-    """Import the package that registers this id, with or without the package's name, if its family has one.
+    """Import the package that registers this id, if the id is of a known family; the id may start with "package:".
 
     Raises:
         UsageError: The package is not installed.
@@ -113,7 +113,7 @@ def register(environment: str) -> None:
 def resolved(environment: T) -> T | Callable[..., Any]:
     """Return the class or function that "FILE.py:CLASS" names; other values are returned unchanged.
 
-    Runs the file. A name that was read from a folder must be trusted first (`storage.signing`).
+    This runs the file. Callers must first verify a name that comes from a run's folder (`storage.signing`).
 
     Raises:
         UsageError: The file cannot be read, does not run, or has no such class.
@@ -124,12 +124,12 @@ def resolved(environment: T) -> T | Callable[..., Any]:
 
 
 def registration(environment: Any) -> EnvSpec | None:
-    """Return an id's registration, which a script may have made; None if it is no registered id."""
+    """Return an id's entry in Gymnasium's registry; None for unregistered ids and values that are no id."""
     return registry.get(environment) if isinstance(environment, str) else None
 
 
 def register_spec(spec: EnvSpec | None) -> None:
-    """Register the id of a `registration` of another process in this one."""
+    """Register an id in this process, with the entry that `registration` returned in another process."""
     if spec is not None:
         registry.setdefault(spec.id, spec)
 
@@ -148,20 +148,20 @@ def missing(family: Family, environment: str, error: Exception) -> UsageError:
 
 
 def family_of(environment: str) -> Family | None:
-    """Return the family of a registered id, with or without a module; None if Duetto does not know it."""
+    """Return the family of a registered id, which may start with "module:"; None if it belongs to no known family."""
     spec = registry.get(environment.rpartition(":")[2])
     return of_entry_point(spec.entry_point) if spec else None
 
 
 def of_entry_point(entry_point: object) -> Family | None:
-    """Return the family of a registered environment, by its module; None if Duetto does not know it."""
+    """Return the family whose module contains an environment's entry point; None if no known family does."""
     module = re.split("[.:]", str(entry_point))
     return next((f for f in FAMILIES if module[: f.entry_point.count(".") + 1] == f.entry_point.split(".")), None)
 
 
 # ------------------------------------------------------------------------------------------- errors
 def check_known(environment: str) -> None:
-    """Raise UsageError unless Gymnasium has this id; for "module:Id-v0" Gymnasium imports the module later."""
+    """Raise UsageError unless Gymnasium has this id. Ids "module:Id-v0" pass: their module is imported later."""
     if ":" not in environment:
         try:
             gymnasium.spec(environment)
@@ -173,7 +173,7 @@ def check_known(environment: str) -> None:
 
 
 def check_listed(environment: str, known: list[str]) -> None:
-    """Raise UsageError with the nearest id unless a package's list has this one."""
+    """Raise UsageError with the nearest known id, unless this id is in `known`, a package's list of ids."""
     if environment not in known:
         raise UsageError(f"There is no environment {environment}.{did_you_mean(environment, known)}")
 
@@ -193,7 +193,7 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
 
 
 def not_shown(environment: str, error: BaseException) -> UsageError:
-    """Return the UsageError for an environment that fails to render, with the missing package or variable."""
+    """Return the UsageError for an environment that fails to render; it names a missing package or variable."""
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
         return UsageError(f"{environment} cannot be shown ({error}). Install: {install(family.extra)}")
@@ -203,8 +203,8 @@ def not_shown(environment: str, error: BaseException) -> UsageError:
     return UsageError(sentence)
 
 
-# ------------------------------------------------------------------------------------------- environments of arrays
-# By the prefix of their ids, such as gymnax:CartPole-v1; `device_adapters` makes them.
+# ------------------------------------------------------------------------------------------- environments in JAX
+# Families by the prefix of their ids, such as gymnax:CartPole-v1. `device_adapters` makes their environments.
 DEVICE_FAMILIES = {
     "gymnax": Family("gymnax", ("gymnax:CartPole-v1", "gymnax:Pendulum-v1"), "gymnax", "gymnax"),
     "playground": Family("MuJoCo Playground", ("playground:CheetahRun",), "playground", "mujoco_playground"),
@@ -213,9 +213,9 @@ DEVICE_FAMILIES = {
 
 
 def is_device(environment: Any) -> bool:
-    """Return whether it is the id, the file's class, the class or an instance of a `DeviceEnv`, without importing JAX.
+    """Return whether an id, FILE.py:CLASS, class or instance is of a `DeviceEnv`. Does not import JAX.
 
-    Runs the file of "FILE.py:CLASS".
+    Runs the file of FILE.py:CLASS.
     """
     if isinstance(environment, str) and not user_code.is_file(environment):
         return environment.partition(":")[0] in DEVICE_FAMILIES

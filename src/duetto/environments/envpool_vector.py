@@ -19,9 +19,13 @@ FAMILY = Family("EnvPool", ("envpool:HalfCheetah-v4", "envpool:MuJoCoPlayground/
 
 
 class EnvPoolEngine(GymVectorEngine):
-    """N environments of EnvPool. A seed makes them anew, since EnvPool takes seeds only then: environment i, seed + i.
+    """N environments of EnvPool.
 
-    UsageError if EnvPool is not installed, or cannot make the environment.
+    `reset` with a seed makes new environments, since EnvPool takes a seed only when it makes them. Environment i gets
+    seed + i.
+
+    Raises:
+        UsageError: EnvPool is not installed, or cannot make the environment.
     """
 
     def __init__(self, environment: str, num_envs: int, options: Mapping[str, Any]) -> None:
@@ -48,7 +52,7 @@ class EnvPoolEngine(GymVectorEngine):
                     seed=seed % 2**31,
                     **self._options,
                 )
-                _ = made.single_observation_space, made.single_action_space  # cached properties
+                _ = made.single_observation_space, made.single_action_space  # cached: only this first access warns
         except Exception as error:  # some need system libraries: Procgen needs Qt
             raise env_registry.explain(self._id, dict(self._options), error) from error
         made.metadata = dict(made.metadata or {}) | {"autoreset_mode": AutoresetMode.NEXT_STEP}

@@ -18,8 +18,8 @@ import numpy as np
 from duetto.environments.obs_tree import array
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
 
-LONGEST = 200  # characters of an exception's message or of a text
-FRAMES = 8  # of its traceback
+LONGEST = 200  # maximum characters of an exception's message or of a text
+FRAMES = 8  # maximum number of frames in the traceback that a user sees
 FIVE = "Return observation, reward, terminated, truncated, info"
 _OURS = tuple(f"{Path(file).parent}{os.sep}" for file in (str(gymnasium.__file__), __file__))
 
@@ -28,8 +28,8 @@ class EnvironmentFault(Exception):  # noqa: N818 - it never leaves this package
     """An error in one environment.
 
     Attributes:
-        what: The mistake and what to do, after the environment's name and the step.
-        env: Its number; None if unknown.
+        what: The mistake and the remedy. `located` puts the environment's name and the step before this text.
+        env: The environment's number; None if unknown.
         trace: The user's part of the traceback, if something was raised.
         failed: Whether the environment raised an error, rather than returned an invalid value.
     """
@@ -40,7 +40,7 @@ class EnvironmentFault(Exception):  # noqa: N818 - it never leaves this package
     failed: bool
 
     def __init__(self, what: str, env: int | None = None, trace: str = "", failed: bool = False) -> None:
-        super().__init__(what, env, trace, failed)  # so that a worker can send it
+        super().__init__(what, env, trace, failed)  # all arguments, so that a worker can pickle the error
         self.what, self.env, self.trace, self.failed = what, env, trace, failed
 
     def __str__(self) -> str:
@@ -54,11 +54,11 @@ class EnvironmentFault(Exception):  # noqa: N818 - it never leaves this package
 
 
 def raised(call: str, error: BaseException, env: int | None) -> EnvironmentFault:
-    """Make an EnvironmentFault from an exception, with a traceback without Gymnasium's frames and ours."""
+    """Make an EnvironmentFault from an exception of `call`; its traceback omits frames of Gymnasium and Duetto."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_OURS)]
     unpacked = re.match(r"(?:not enough|too many) values to unpack \(expected 5(?:, got (\d+))?", str(error))
-    if isinstance(error, ValueError) and unpacked and not own:  # raised by a wrapper of Gymnasium's
+    if isinstance(error, ValueError) and unpacked and not own:  # one of Gymnasium's wrappers raised it
         return EnvironmentFault(wrong_number(unpacked[1]), env)
     listed = traceback.StackSummary.from_list((own or frames[-2:])[-FRAMES:])
     trace = "".join([*listed.format(), *traceback.format_exception_only(error)]).rstrip()
@@ -75,14 +75,14 @@ def summary(error: BaseException) -> str:
 
 
 def wrong_number(count: str | None) -> str:
-    """Return the sentence for a step that returned `count` values; None: more than five."""
+    """Return the error message for a step that returned `count` values; None: more than five."""
     if count == "4":
-        return f"step gave 4 values, as in the old Gym. {FIVE}: `done` is two of these now."
+        return f"step gave 4 values, as in the old Gym. {FIVE}: terminated and truncated replace done."
     return f"step gave {count or 'more than 5'} values. {FIVE}."
 
 
 def shown(value: Any) -> str:
-    """Describe a value in a sentence: short values as they are, others by type and size."""
+    """Describe a value for an error message: numbers and texts as they are, other values by type and size."""
     if value is None or isinstance(value, bool | int | float | np.number):
         return str(value)
     if isinstance(value, str):

@@ -1,27 +1,30 @@
 """Resume an environment in the middle of an episode by repeating the episode.
 
     run         reset    step    step    set_attr  step    checkpoint
-    kept        start    action  action  change    action  and a checksum of all that came back
+    recorded    start    action  action  change    action  and a checksum of all results
     resume      the same reset, steps and changes in a new environment; then the checksum is compared
 
-An episode follows from the random generators at its reset and the actions since.
-`EpisodeRecorder`, the outermost wrapper of every single environment, keeps both:
+The states of the random generators at an episode's reset, and the actions since then, determine the episode.
+`EpisodeRecorder`, the outermost wrapper of every single environment, records:
 
-- `begin`: the reset's seed and, from before it, the states of the generators (`rng_state.places`),
+- `begin`: the seed of the reset, and the states of the generators before the reset (`rng_state.places`),
 - `actions`: the actions as the environment got them, one row of bytes each,
-- `changes`: the attributes that `set_attr` changed, and after how many steps; earlier ones come before the reset,
-- `checksum`: of rewards and observations of at most `LARGEST` bytes; of larger ones the current one is compared.
-  A repeated episode must not end, either.
+- `changes`: the attributes that `set_attr` changed, and after how many steps; changes from earlier episodes are made
+  before the reset,
+- `checksum`: of all rewards, and of all observations if an observation has at most `LARGEST` bytes. Of larger
+  observations, only the current one is compared. An episode that ends during its replay counts as different.
 
-An environment that draws from the process's global generators (`random`, `np.random`) is found at its second reset or
-at a checkpoint; from then on they are kept with each reset. It comes back exactly if it is alone in its process.
+If the process's global generators (`random`, `np.random`) have changed at the second or third reset or at a checkpoint,
+Duetto assumes that the environment draws from them, and records their states at each later reset. Such an environment
+is restored exactly if it is the only environment in its process.
 
-An environment that defines `state_dict()` and `load_state_dict(state)`, of nested dicts of arrays and JSON values, is
-saved by these instead. State that outlives an episode (counters, curricula, caches) is not repeated: define them.
+If an environment defines `state_dict()` and `load_state_dict(state)`, Duetto calls these methods instead. The state
+consists of nested dicts of arrays and JSON values. An environment with state that outlives an episode (counters,
+curricula, caches) needs these methods, since a repeated episode does not restore this state.
 
-Recording changes no number. An environment that does not come back starts a new episode, and only that one: if the
-checksum differs or the replay raises; if its episode is too long; or if episodes cannot be repeated (`resets_only` in
-its metadata, `RecordVideo` around it).
+Recording does not change an environment's results. After a resume, an environment starts a new episode if its checksum
+differs, its replay raises an error, its episode is too long, or its episodes cannot be repeated (`resets_only` in its
+metadata, or `RecordVideo` around it). The other environments continue their episodes.
 """
 
 from __future__ import annotations
@@ -51,14 +54,14 @@ from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, ARRAY, INTEGER, DictOf, ListOf, OptionalOf
 from duetto.storage.tree_codec import encode_tree
 
-LONGEST = 100_000  # steps of an episode that is repeated
-PATIENCE = 300.0  # seconds that its steps may take together
-LARGEST = 1024  # bytes of an observation that is in the checksum
+LONGEST = 100_000  # maximum steps of an episode that is repeated
+PATIENCE = 300.0  # maximum seconds that all steps of such an episode took when it was recorded
+LARGEST = 1024  # maximum bytes of an observation that is in the checksum
 
-# Around an environment that saves itself, these have nothing to be saved; a TimeLimit has its count.
+# Wrappers without state, except for a TimeLimit's count; they may surround an environment with a state_dict().
 _COUNTING = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit)
 _WITHOUT_STATE = (*_COUNTING, gymnasium.ActionWrapper, gymnasium.RewardWrapper)
-_BEFORE = -1  # the number of steps of a change that came before the reset
+_BEFORE = -1  # `Change.steps` of a change before the reset
 _CHANGES = {"changes": DictOf({"steps": INTEGER, "name": str, "value": ANY})}
 _OWN = {"own": {}, "counts": ListOf(int), "generators": DictOf(ANY)}
 _REPLAY = {
@@ -68,13 +71,13 @@ _REPLAY = {
     "generators": DictOf(ANY),
 }
 ELSEWHERE = (
-    "its episode led elsewhere when it was repeated: it has state that outlives an episode, or draws from generators "
-    "that are not its own"
+    "its episode differed when it was repeated: it has state that outlives an episode, or draws from random generators "
+    "outside of it"
 )
 
 
 class Change(NamedTuple):
-    """An attribute that was set, after so many steps of the episode, to a value that `encode` returned."""
+    """A change of an attribute: after how many steps of the episode, its name, and its new value from `encode`."""
 
     steps: int
     name: str
@@ -84,19 +87,19 @@ class Change(NamedTuple):
 class Restored(NamedTuple):
     """The outcome of a load."""
 
-    why: str  # it did not come back; "" if it did
-    obs: Any = None  # its current observation and info; with `state_dict()`, those of the reset before
+    why: str  # why the environment was not restored; "" if it was
+    obs: Any = None  # of the current step, as is `info`; with `load_state_dict()`, of the reset before this call
     info: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 class EpisodeRecorder(gymnasium.Wrapper):
-    """A wrapper that records the current episode, and repeats a recorded one."""
+    """A wrapper that records the current episode, and can repeat a recorded episode."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self._never = _never(env)
+        self._obstacle = _find_obstacle(env)
         self._own: Any = _own_layer(env)
-        self._records = not self._never and self._own is None
+        self._records = not self._obstacle and self._own is None
         self._structure = Structure(structure(env.action_space))
         self._nested = self._structure.nested
         self._dtype = np.dtype(np.float64 if self._nested else env.action_space.dtype)
@@ -113,8 +116,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._changes: list[Change] = []
         self._checksum, self._seconds = 0, 0.0
         self._too_long = False
-        self._process: dict[str, Any] = {}  # the global generators before the first reset
-        self._draws = False  # from these
+        self._process: dict[str, Any] = {}  # states of the global generators before the first reset
+        self._draws = False  # whether the environment draws from the global generators
 
     @override
     def reset(self, **kwargs: Any) -> Any:
@@ -156,11 +159,11 @@ class EpisodeRecorder(gymnasium.Wrapper):
         try:
             obs, reward, _, _, _ = given
             self._rewards.append(float(reward))
-        except Exception:  # it gives what no environment may, which ends the run
+        except Exception:  # an invalid result, which ends the run
             return given
         try:
             self._checksum = crc32(obs, self._checksum) if self._array else self._sum(obs, self._checksum)
-        except (TypeError, ValueError, BufferError):  # a list, or an array with gaps
+        except (TypeError, ValueError, BufferError):  # a list, or an array that is not contiguous
             self._checksum = self._sum(obs, self._checksum)
         if len(self._actions) > LONGEST * self._size or self._seconds > PATIENCE:
             self._actions, self._rewards, self._too_long = bytearray(), numbers("d"), True
@@ -170,8 +173,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
         return crc32(self._rewards, self._checksum)
 
     def _sum(self, obs: Any, checksum: int) -> int:
-        """Return the checksum of an observation after another one; of none that its space allows, that other one."""
-        with suppress(Exception):  # a user's objects may raise anything; this ends the run
+        """Return the checksum updated with an observation, up to the first part that cannot be read."""
+        with suppress(Exception):  # a user's objects may raise anything; the invalid observation ends the run
             for leaf in self._summed:
                 checksum = crc32(np.ascontiguousarray(array(leaf.find(obs))).data, checksum)
         return checksum
@@ -179,25 +182,27 @@ class EpisodeRecorder(gymnasium.Wrapper):
     # ------------------------------------------------------------------------------------------- attributes
     @override
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
-        """Plain values are recorded; with another one in it, an episode is not repeated."""
+        """Set an attribute and record the change. If no checkpoint can store `value`, a resume starts a new episode."""
         done = self.env.set_wrapper_attr(name, value, force=force)
         try:
             steps = len(self._actions) // self._size if self._begin else _BEFORE
             self._changes.append(Change(steps, name, encode(value)))
         except TypeError:
-            if self._records:
-                self._never = f"its {name} was set to a value that no checkpoint holds"
+            self._obstacle = f"its {name} was set to a value that no checkpoint holds"
         return done
 
     # ------------------------------------------------------------------------------------------- states
     def save(self) -> dict[str, Any]:
-        """Return what `load` needs as nested dicts of arrays and JSON values; {"why": a sentence} if it is not kept."""
+        """Return a state for `load`: nested dicts of arrays and JSON values.
+
+        If the state has the key "why", `load` cannot restore the episode, for this reason.
+        """
         saved = {"changes": {str(i): change._asdict() for i, change in enumerate(self._changes)}}
+        too_long = f"its episode has more than {LONGEST:,} steps, or took more than {PATIENCE:.0f} s"
+        if why := self._obstacle or (too_long if self._too_long else ""):
+            return saved | {"why": why}
         if self._own is not None:
             return saved | self._save_own()
-        too_long = f"its episode has more than {LONGEST:,} steps, or took more than {PATIENCE:.0f} s"
-        if why := self._never or (too_long if self._too_long else ""):
-            return saved | {"why": why}
         self._look_at_process()
         begin = dict(self._begin)
         process = begin.pop("process", None)
@@ -217,7 +222,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         try:
             state = copy.deepcopy(self._own.state_dict())
             encode_tree("own", state)
-        except Exception as error:  # a user's code may raise anything; TypeError: no checkpoint holds it
+        except Exception as error:  # a user's code may raise anything; TypeError: a checkpoint cannot store the state
             return {"why": f"{type(self._own).__name__}.state_dict() cannot be saved ({summary(error)})"}
         counts = [limit._elapsed_steps for limit in self._limits()]
         return {"own": state, "counts": counts, "generators": self._generators()}
@@ -226,17 +231,19 @@ class EpisodeRecorder(gymnasium.Wrapper):
         return [layer for layer in rng_state.layers(self.env) if isinstance(layer, TimeLimit)]
 
     def load(self, saved: dict[str, Any]) -> Restored:
-        """Continue where `save` was called. Without success the environment must be reset, and has what was set in it.
+        """Continue where `save` was called.
+
+        If the result has a `why`, the caller must reset the environment. Changed attributes are already set again.
 
         Raises:
-            CheckpointError: It is no state of this environment.
+            CheckpointError: The state is not of this environment.
         """
         state_schema.check(saved, _CHANGES, "stepper/environments")
         changes = [Change(**one) for one in saved["changes"].values()]
         self._changes = []
         rng_state.seed(self.env, 0)  # so that the spaces have generators
         try:
-            if why := self._never or saved.get("why"):
+            if why := self._obstacle or saved.get("why"):
                 restored = Restored(str(why))
             else:
                 restored = self._load_own(saved, changes) if "own" in saved else self._repeat(saved, changes)
@@ -258,19 +265,19 @@ class EpisodeRecorder(gymnasium.Wrapper):
             limit._elapsed_steps = count
         exact = self._own.load_state_dict(copy.deepcopy(saved["own"])) is not False
         exact = rng_state.load(self.env, saved["generators"]) and exact
-        return Restored("" if exact else "its load_state_dict() said so", obs, info)
+        return Restored("" if exact else "its load_state_dict() returned False", obs, info)
 
     def _repeat(self, saved: dict[str, Any], changes: list[Change]) -> Restored:
         state_schema.check(saved, _REPLAY, "stepper/environments")
         begin, actions = saved["begin"], saved["actions"]
         if actions.dtype != np.uint8 or actions.size % self._size:
-            raise CheckpointError("The checkpoint's recorded actions are none of this environment.")
-        if not begin["first"]:  # the first reset may build what later ones find
+            raise CheckpointError("The checkpoint's recorded actions are not of this environment.")
+        if not begin["first"]:  # an environment's first reset may build objects that later resets reuse
             self.env.reset(seed=0)
         self._resets, self._draws = 0 if begin["first"] else 3, "process" in begin
         self._apply(changes, _BEFORE)
         if not rng_state.load(self.env, begin["generators"]):
-            return Restored("its random generators are others")
+            return Restored("it has other random generators now")
         self._process = begin.get("process", {})
         if self._draws:
             rng_state.set_process_state(begin["process"])
@@ -280,50 +287,52 @@ class EpisodeRecorder(gymnasium.Wrapper):
         for steps, row in enumerate(actions.copy().view(self._dtype).reshape(-1, *self._shape)):
             self._apply(changes, steps)
             obs, _, terminated, truncated, info = self.step(self._structure.one(row))
-            if terminated or truncated:  # the recorded episode did not
+            if terminated or truncated:  # the recorded episode did not end
                 return Restored(ELSEWHERE)
         self._apply(changes, len(actions) // self._size)
         exact = self._sum_with_rewards() == saved["checksum"] and rng_state.load(self.env, saved["generators"])
         return Restored("" if exact else ELSEWHERE, obs, info)
 
     def _apply(self, changes: list[Change], steps: int | None = None) -> None:
-        """Make the changes of after so many steps; None: all of them."""
+        """Set again the attributes that were changed after `steps` steps of the episode; None: after any number."""
         for change in changes:
             if steps in (None, change.steps):
                 self.set_wrapper_attr(change.name, decode(change.value), force=False)
 
 
 def load_process(saved: Iterable[dict[str, Any]]) -> None:
-    """Set the process's global generators, once the environments of this process are loaded."""
+    """Restore this process's global random generators. Call this after loading its environments, which may use them."""
     for one in saved:
         if "process" in one:
             rng_state.set_process_state(one["process"])
 
 
-def _records(saved: Any) -> Iterator[dict[str, Any]]:
-    """Yield what each recorder saved, in an engine's saved state or in one of several engines."""
+def _recorder_states(saved: Any) -> Iterator[dict[str, Any]]:
+    """Yield the saved state of each recorder, from the saved state of one or several engines."""
     if isinstance(saved, dict) and "changes" in saved:
         yield saved
     elif isinstance(saved, dict):
         for part in saved.values():
-            yield from _records(part)
+            yield from _recorder_states(part)
 
 
 def obstacles(saved: Any) -> list[str]:
-    """Return why environments in a saved state of them start new episodes, each reason once."""
-    return list(dict.fromkeys(one["why"] for one in _records(saved) if "why" in one))
+    """Return the reasons why environments start new episodes if this saved state is loaded, each reason once."""
+    return list(dict.fromkeys(one["why"] for one in _recorder_states(saved) if "why" in one))
 
 
 def attributes(saved: Any) -> dict[str, Any]:
-    """Return what was set in the environments of a saved state from outside."""
-    return {change["name"]: decode(change["value"]) for one in _records(saved) for change in one["changes"].values()}
+    """Return the attributes that `set_attr` changed, from a saved state: values by name."""
+    return {
+        change["name"]: decode(change["value"]) for one in _recorder_states(saved) for change in one["changes"].values()
+    }
 
 
 def encode(value: Any) -> Any:
-    """Return an array or a Python literal (numbers, text, None; lists, tuples and dicts of these) for a checkpoint.
+    """Encode an array or a Python literal (numbers, text, None; lists, tuples and dicts of these) for a checkpoint.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: The value is neither.
     """
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "biuf" and value.dtype.isnative and value.dtype.itemsize <= 8:
@@ -336,17 +345,17 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Undo `encode`; an array without axes is a NumPy scalar."""
+    """Undo `encode`; an array without axes becomes a NumPy scalar."""
     return ast.literal_eval(value["literal"]) if isinstance(value, dict) else value.copy()[()]
 
 
 def recorder(env: gymnasium.Env) -> EpisodeRecorder:
-    """Wrap an environment, unless it is wrapped already."""
+    """Wrap an environment in an `EpisodeRecorder`, unless it already is an `EpisodeRecorder`."""
     return env if isinstance(env, EpisodeRecorder) else EpisodeRecorder(env)
 
 
 # ------------------------------------------------------------------------------------------- an environment
-def _never(env: gymnasium.Env) -> str:
+def _find_obstacle(env: gymnasium.Env) -> str:
     """Return why no episode of this environment may be repeated; "" if it may."""
     for layer in rng_state.layers(env):
         if (layer.metadata or {}).get("resets_only"):
@@ -357,9 +366,7 @@ def _never(env: gymnasium.Env) -> str:
 
 
 def _own_layer(env: gymnasium.Env) -> gymnasium.Env | None:
-    """Return the layer that saves itself and all that is inside it; None if there is none, or another outside it has
-    state.
-    """
+    """Return the outermost layer with a `state_dict()`; None if none has it, or a wrapper around it may have state."""
     for layer in rng_state.layers(env):
         if hasattr(type(layer), "state_dict") and hasattr(type(layer), "load_state_dict"):
             return layer

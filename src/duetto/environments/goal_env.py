@@ -1,7 +1,7 @@
-"""Compute rewards and terminations of any two goals, for hindsight experience replay.
+"""Compute rewards and terminations for any pair of achieved and desired goals, for hindsight experience replay.
 
 Gymnasium-Robotics' `GoalEnv` defines `compute_reward(achieved_goal, desired_goal, info)`, for one pair or a batch of
-pairs, and `compute_terminated`, in some environments for one pair only.
+pairs. It also defines `compute_terminated`, which in some environments accepts one pair only.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from duetto.errors import UsageError
 
 
 class GoalEnv:
-    """The goal functions of one environment, for batches. It owns the environment: `close` it.
+    """The reward and termination functions of one environment, for batches of goals. `close` closes the environment.
 
     Attributes:
-        changed: Whether a callback has set an attribute: earlier steps may have had other rewards.
+        changed: Whether `set_attr` changed the environment, so that earlier steps may have had other rewards.
 
     Raises:
-        UsageError: The environment has no `compute_reward`, or lives in another process.
+        UsageError: The environment has no `compute_reward`, or runs in another process.
     """
 
     def __init__(self, stepper: VecEnv) -> None:
@@ -39,17 +39,17 @@ class GoalEnv:
         self._reward = reward
 
     def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """Return the rewards (B,) float32 for goals (B, ...)."""
+        """Return the rewards (B,) float32 for pairs of goals; `achieved` and `desired` are (B, ...)."""
         return self._ask("compute_reward", self._reward, achieved, desired, np.float32)
 
     def terminated(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray | None:
-        """Return whether the task is over (B,) bool; None without `compute_terminated`."""
+        """Return (B,) bool, True where a pair of goals (B, ...) ends the task; None without `compute_terminated`."""
         if self._terminated is None:
             return None
         return self._ask("compute_terminated", self._terminated, achieved, desired, np.bool_)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute that was set in the environments of training."""
+        """Set an attribute that was also set in the training environments, since rewards may depend on it."""
         self._stepper.set_attr(name, value)
         self.changed = True
 
@@ -72,7 +72,7 @@ class GoalEnv:
 
 
 def _function(stepper: VecEnv, name: str) -> Callable[..., Any] | None:
-    """Return the function of the outermost wrapper that has it, or of the environment; None without one."""
+    """Return the function `name` of the outermost wrapper that has it, or of the environment; None if none has it."""
     for env in stepper.environments[:1]:
         if env.has_wrapper_attr(name) and callable(found := env.get_wrapper_attr(name)):
             return found

@@ -1,4 +1,4 @@
-"""Change an agent's rewards and episode ends in Atari games: lives, clipping, FIRE. Games and scores stay the same."""
+"""Change the rewards and episode ends that an agent learns from in Atari games; scores stay the same."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
 from duetto.errors import UsageError
 
-FIRED = (0, 1, 2)  # no-op, FIRE and the next action, a step each after a lost life, as in OpenAI Baselines
-FIRED_FIRST = 2  # of these, the last ones at a game's start, which already had no-ops
+FIRED = (0, 1, 2)  # actions after a lost life, one step each: no-op, FIRE and action 2, as in OpenAI Baselines
+FIRED_FIRST = 2  # at a game's start, which already has no-op frames, only the last two of these actions
 
 
 def learned_reward(reward: np.ndarray, clip: bool, log: bool) -> np.ndarray:
@@ -23,13 +23,13 @@ def learned_reward(reward: np.ndarray, clip: bool, log: bool) -> np.ndarray:
 
 
 class LearnerView(Engine):
-    """An engine with other rewards and terminations for the learner; episodes and scores stay the game's.
+    """A wrapper of an engine that changes the learner's rewards and terminations, but not the games and their scores.
 
     Args:
-        engine: An engine that reports lives, and starts a game in the step that ends one.
-        episodic_life: A lost life sets `terminated`, and `starts` after it, while the game continues.
-        life_starts: A lost life sets only `starts` after it: in whole games, a recurrent policy resets its state where
-            it did in training with `episodic_life`.
+        engine: An engine that reports lives, and starts the next game in the step that ends a game.
+        episodic_life: A lost life sets `terminated` and `starts`, while the game continues.
+        life_starts: A lost life sets `starts`, but not `terminated`. In whole games, a recurrent policy then
+            resets its hidden state at the same points as in training with `episodic_life`.
         clip_rewards: Replace a reward by its sign.
         log_rewards: Replace a reward r by sign(r) log(1 + |r|) (Hester et al., 2018, experimental setup).
         fires: Press FIRE at a game's start and after a lost life, for games that wait for it. These steps are
@@ -55,14 +55,14 @@ class LearnerView(Engine):
     ) -> None:
         self._engine, self._episodic_life, self._life_starts = engine, episodic_life, episodic_life or life_starts
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
-        for attribute in (*Engine.__annotations__, "render", "set_attr", "call", "close"):  # those of the games
+        for attribute in (*Engine.__annotations__, "render", "set_attr", "call", "close"):  # from the wrapped engine
             setattr(self, attribute, getattr(engine, attribute))
         self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 before a game's first step
         self._fires = fires
-        self._left = np.zeros(self.num_envs, np.int64)  # steps of FIRED that remain
+        self._left = np.zeros(self.num_envs, np.int64)  # number of remaining FIRED steps
 
     def reset(self, seed: int | None) -> Tree:
-        """Start a game everywhere, and press FIRE."""
+        """Start a game in every environment; with `fires`, press FIRE."""
         obs = self._engine.reset(seed)
         for action in FIRED[-FIRED_FIRST:] if self._fires else ():
             obs = self._engine.step(np.full(self.num_envs, action)).obs
@@ -84,7 +84,7 @@ class LearnerView(Engine):
             if self._episodic_life:
                 terminated = terminated | lost
             if self._fires:
-                score = np.where(before_game, 0.0, score)  # before its first observation, as in its no-ops
+                score = np.where(before_game, 0.0, score)  # like no-ops, not part of the score
                 self._left = np.where(firing, self._left - 1, 0)
                 self._left[lost], self._left[ended] = len(FIRED), FIRED_FIRST
                 starts, reset_only = firing & (self._left == 0), firing if firing.any() else None
@@ -92,10 +92,10 @@ class LearnerView(Engine):
         return outcome._replace(**changed, score=score, ended=ended)
 
     def _lost_a_life(self, lives: np.ndarray | None, starts: np.ndarray) -> np.ndarray:
-        """Return where a life was lost, and remember the lives; 0 where a game `starts`."""
+        """Return (N,) bool, True where a life was lost; store `lives` for the next step, 0 where a game starts."""
         if lives is None:
             raise UsageError(f"{self.label} reports no lives. Leave episodic_life off.")
-        # Some games continue for a few frames without a life before they end: that is one end, not two.
+        # Some games continue for a few frames after the last life: this life must not count as a second end.
         lost = (lives > 0) & (lives < self._lives)
         self._lives = np.where(starts, 0, lives)
         return lost

@@ -62,11 +62,12 @@ def make(
         num_envs: Number of environments.
         vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
             Each process is a new Python that does not import the script.
-        worker_timeout: Seconds without an answer from a process after which it fails; 0: no limit.
-        render_mode: Gymnasium's; "rgb_array" for videos. Atari games are stepped in ale-py's C++ threads without it.
-        kwargs: Arguments of the environment's constructor or of the factory; for Atari,
-            `AtariOptions`. `mask_velocity=True` hides the velocities of CartPole, Pendulum,
-            MountainCar, MountainCarContinuous, Acrobot and LunarLander.
+        worker_timeout: Seconds after which a process that does not answer is treated as failed; 0: no limit.
+        render_mode: Gymnasium's render mode, such as "rgb_array" for videos. Without it, Atari games are stepped in
+            ale-py's C++ threads.
+        kwargs: Arguments of the environment's constructor or of the factory; for Atari, `AtariOptions`.
+            `mask_velocity=True` hides the velocities of CartPole, Pendulum, MountainCar, MountainCarContinuous, Acrobot
+            and LunarLander.
 
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
@@ -80,12 +81,12 @@ def make_eval(environment: Environment, **options: Any) -> VecEnv:
     """Make a new VecEnv that shares nothing with `environment`, for evaluation. The options are those of `make`.
 
     Ids and factories are called again. An instance is copied with its attributes; a `SyncVectorEnv`'s first environment
-    is copied `num_envs` times. Atari plays whole games:
-    with `episodic_life`, recurrent state still resets after each life. `clip_rewards` and `log_rewards` apply, so that
-    a recurrent policy sees the rewards of training; scores are the game's.
+    is copied `num_envs` times. Atari games are played to their end, but with `episodic_life`, the hidden state of
+    recurrent policies is still reset after each life. `clip_rewards` and `log_rewards` apply, so that a recurrent
+    policy gets the same rewards as in training; scores sum the game's own rewards.
 
     Raises:
-        UsageError: An instance cannot be copied, or is another vector environment; pass a factory instead.
+        UsageError: An instance cannot be copied, or is a vector environment other than `SyncVectorEnv`. Pass a factory.
     """
     options["kwargs"] = dict(options.get("kwargs") or {})
     if isinstance(environment, VectorEnv | gymnasium.Env):
@@ -94,12 +95,12 @@ def make_eval(environment: Environment, **options: Any) -> VecEnv:
 
 
 def is_instance(environment: Any) -> bool:
-    """Whether it is an environment or vector environment, and not an id, a class or another factory."""
+    """Return whether `environment` is an instance (an environment or vector environment), not an id or a factory."""
     return hasattr(environment, "step") and not isinstance(environment, type)
 
 
 def complete_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the id's `kwargs` of `make`, completed with the defaults of Duetto's options.
+    """Return the options of an id; missing options of an Atari game get the defaults of `AtariOptions`.
 
     Raises:
         UsageError: A value is invalid, or the environment's package is missing.
@@ -155,7 +156,7 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
 
 
 def _check_no_processes(label: str, how: _How, renders: bool = False) -> None:
-    """Raise UsageError for options that environments which step in compiled programs or C++ threads do not have."""
+    """Raise UsageError for options that environments in JAX or C++ threads do not support."""
     if how.render_mode and not renders:
         raise UsageError(f"{label} renders no frames.")
     if how.vectorization != "sync":
@@ -252,13 +253,13 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
         raise
     except Exception as error:
         given = f" with {kwargs}" if kwargs else ""
-        inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None  # not at the call itself
+        inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None  # not by the call itself
         where = f"\n{raised(name, error, None).trace}" if inside else ""
         raise UsageError(f"The factory {name} failed{given}: {type(error).__name__}: {error}{where}") from error
     if not isinstance(env, gymnasium.Env):
         raise UsageError(f"The factory {name} returned {_kind(env)}. Return one gymnasium.Env. {DERIVE}")
     inner = env.unwrapped
-    if _RETURNED.get(id(inner)) is inner:  # rows would share it, and evaluations would reset it
+    if _RETURNED.get(id(inner)) is inner:  # rows of a batch would share it, and evaluations would reset it
         raise UsageError(
             f"The factory {name} returned the same environment twice. Make a new one at each call, or pass the "
             "environment itself: training and evaluations need separate ones."
@@ -287,7 +288,7 @@ def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:
         )
     if not isinstance(environment, VectorEnv):
         return VecEnv(SyncEngine([environment]))
-    if type(environment) is SyncVectorEnv:  # stepped one by one: no step is lost to a reset, and they are resumed
+    if type(environment) is SyncVectorEnv:  # one by one, so that they can be resumed exactly
         return VecEnv(SyncEngine(list(environment.envs), name))
     return VecEnv(GymVectorEngine(environment, name))
 
@@ -299,7 +300,7 @@ def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium
     Copies keep attributes, such as `env.unwrapped.gravity = 0.0`; `gymnasium.make` with the `spec` would not.
 
     Raises:
-        UsageError: The environment is another vector environment.
+        UsageError: The environment is a vector environment other than `SyncVectorEnv`.
     """
     label = label_of(environment)
     single: Any = environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment
@@ -313,7 +314,7 @@ def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium
         buffer = io.BytesIO()
         try:
             if _is_bullet(single):
-                raise UsageError("PyBullet's worlds cannot be copied")  # which are numbers to Python
+                raise UsageError("PyBullet's worlds cannot be copied")  # Python objects have only the worlds' ids
             _Copier(buffer).dump(single)
             made = pickle.loads(buffer.getvalue())
             if render_mode not in (None, made.render_mode):
@@ -336,11 +337,14 @@ def _is_bullet(env: gymnasium.Env) -> bool:
 
 
 class _Copier(cloudpickle.Pickler):
-    """Copies functions with the objects they refer to, so that they act on the copy."""
+    """A pickler that copies functions with the objects they refer to, so that they act on the copy."""
 
     @override
     def reducer_override(self, obj: Any) -> Any:
-        """Omit RecordVideo, which would overwrite files, and copy EzPickle's classes by attributes."""
+        """Omit RecordVideo, which would overwrite files. Copy the attributes of EzPickle objects.
+
+        EzPickle itself would call the constructor again, and lose attributes that were changed later.
+        """
         if isinstance(obj, RecordVideo):
             return _itself, (obj.env,)
         if isinstance(obj, EzPickle) and type(obj).__getstate__ is EzPickle.__getstate__:

@@ -1,8 +1,8 @@
 """MiniGrid and BabyAI observations as vectors of zeros and ones.
 
-An agent sees the 7 x 7 cells before it, each as three numbers (object, color, state), its direction, and its mission,
-a short English text. Rewards, ends and actions are MiniGrid's: 1 - 0.9 * steps / max_steps for success and 0 otherwise
-(-1 for a collision in Dynamic-Obstacles), truncated after max_steps.
+An agent sees the 7 x 7 cells before it (three numbers each: object, color, state), its direction, and its mission, a
+short English text. Actions, rewards and ends are unchanged: the reward is 1 - 0.9 * steps / max_steps for success and
+0 otherwise (-1 for a collision in Dynamic-Obstacles), and an episode is truncated after max_steps.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from duetto.errors import UsageError
 OBJECTS, COLORS, STATES = 11, 6, 3  # numbers of kinds, as in minigrid.core.constants
 DIRECTIONS = 4
 
-# All words of minigrid 3.2's missions. A word has the same place in every environment, so that a trained network can
-# continue in another one.
+# All words of minigrid 3.2's missions. A word has the same position in every environment, so that a network can
+# continue to train in another environment.
 VOCABULARY = (
     *("a", "the"),
     *("blue", "green", "grey", "purple", "red", "yellow"),
@@ -44,10 +44,11 @@ def bag_of_words(mission: str) -> np.ndarray:
     Raises:
         UsageError: A word is not in the vocabulary.
     """
-    words = re.findall(r"[^\s,.]+", mission.lower())
-    if unknown := set(words).difference(VOCABULARY):
-        raise UsageError(f'The mission "{mission}" has {", ".join(sorted(unknown))}, in no mission of minigrid 3.2.')
-    code = np.isin(VOCABULARY, words).astype(np.uint8)
+    found = re.findall(r"[^\s,.]+", mission.lower())
+    if unknown := set(found).difference(VOCABULARY):
+        words = ", ".join(sorted(unknown))
+        raise UsageError(f'The mission "{mission}" has {words}, which is in no mission of minigrid 3.2.')
+    code = np.isin(VOCABULARY, found).astype(np.uint8)
     code.flags.writeable = False  # all callers get the cache's array
     return code
 
@@ -60,7 +61,7 @@ def wrap(env: gymnasium.Env) -> gymnasium.Env:
 
 
 class _PythonActions(gymnasium.ActionWrapper):
-    """A wrapper that passes Python's integers: MiniGrid compares them with up to seven enums, slowly with NumPy's."""
+    """A wrapper that converts actions to int: MiniGrid compares them with enums, which is slow for NumPy integers."""
 
     @override
     def action(self, action: Any) -> int:
@@ -68,16 +69,16 @@ class _PythonActions(gymnasium.ActionWrapper):
 
 
 class _VectorView(gymnasium.ObservationWrapper):
-    """A wrapper that observes one vector: one-hot codes of the cells and of the direction, and the mission's words.
+    """A wrapper whose observation is one vector: one-hot codes of cells and direction, and the mission's words.
 
-    It has 49 * (11 + 6 + 3) + 4 + 54 elements with a view of 7 x 7 cells.
+    The vector has 49 * (11 + 6 + 3) + 4 + 54 elements with a view of 7 x 7 cells.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         space: Any = env.observation_space
         cells, length = math.prod(space["image"].shape[:2]), OBJECTS + COLORS + STATES
-        # Start of the one-hot code of each of the image's numbers.
+        # Index of the vector at which the one-hot code of each number in the image starts.
         self._first = np.add.outer(np.arange(cells) * length, (0, OBJECTS, OBJECTS + COLORS)).reshape(-1)
         self._compass, self._words = cells * length, cells * length + DIRECTIONS
         self._size = self._words + len(VOCABULARY)

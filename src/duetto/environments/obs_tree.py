@@ -11,7 +11,7 @@ Tree = np.ndarray | dict[str, np.ndarray]
 
 
 def array(value: Any) -> np.ndarray:
-    """Return a user's value as an array, also a PyTorch tensor that requires a gradient."""
+    """Convert a user's value to an array. The value may be a PyTorch tensor that requires a gradient."""
     return np.asarray(value.detach() if getattr(value, "requires_grad", False) else value)
 
 
@@ -21,7 +21,7 @@ def copy(tree: Tree) -> Tree:
 
 
 def take(tree: Tree, rows: np.ndarray) -> Tree:
-    """Copy the given rows (indices, (K,))."""
+    """Return copies of the given rows. `rows` are indices (K,)."""
     return {name: part[rows] for name, part in tree.items()} if isinstance(tree, dict) else tree[rows]
 
 

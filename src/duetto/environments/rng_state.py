@@ -1,4 +1,4 @@
-"""The random generators that an environment draws from: found by one rule, saved and set again, seeded, preserved."""
+"""Find the random generators of an environment; save, restore and seed them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import numpy as np
 from duetto.errors import CheckpointError
 
 Generator = np.random.Generator | np.random.RandomState | random.Random
-Place = tuple[str, dict[str, Any], str]  # a path, and the attributes and the name where the generator is
+Place = tuple[str, dict[str, Any], str]  # a path, and where the generator is: a dict of attributes and a name in it
 
 
 def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
-    """Return the environment's layers, outermost first, by following `env`."""
+    """Return the environment's wrappers, outermost first, then the environment itself."""
     found = [env]
     while isinstance(inside := getattr(found[-1], "env", None), gymnasium.Env):
         found.append(inside)
@@ -28,9 +28,9 @@ def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
 
 
 def places(env: gymnasium.Env) -> list[Place]:
-    """Find the generators among the attributes of each layer, and those that its spaces have already."""
+    """Find the generators that are attributes of a layer, and the generators that its spaces already have."""
     found: list[Place] = []
-    spaces: dict[int, Place] = {}  # by identity: wrappers have the space of the environment
+    spaces: dict[int, Place] = {}  # by identity, since wrappers share the environment's space
     for depth, layer in enumerate(layers(env)):
         own = [name for name, value in vars(layer).items() if isinstance(value, Generator)]
         found += [(f"{depth}/{name}", vars(layer), name) for name in own]
@@ -55,19 +55,19 @@ def _parts(space: gymnasium.Space, path: str) -> Iterator[tuple[str, gymnasium.S
 
 
 def save(found: Iterable[Place]) -> dict[str, Any]:
-    """Return the states of the generators that are there, as arrays and JSON values."""
+    """Return the state of the generator at each place that still has one, as arrays and JSON values by path."""
     return {
         path: _state_of(generator) for path, owner, name in found if isinstance(generator := owner.get(name), Generator)
     }
 
 
 def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
-    """Set the generators to states from `save`, in place; return False if the environment lacks one.
+    """Set the generators to states from `save`, in place; return False if the environment lacks one of them.
 
-    A missing `np_random`, which Gymnasium makes when it is first used, is made.
+    Makes `np_random` if it is missing: Gymnasium makes it only when it is first used.
 
     Raises:
-        CheckpointError: A state is none.
+        CheckpointError: A state is invalid.
     """
     for depth, layer in enumerate(layers(env)):
         if f"{depth}/_np_random" in saved and getattr(layer, "_np_random", None) is None:
@@ -90,7 +90,7 @@ def _state_of(generator: Generator) -> dict[str, Any]:
 
 
 def _set(generator: Generator, state: dict[str, Any]) -> None:
-    """Set a generator to a state. Raises CheckpointError if that is none, or of another kind of generator."""
+    """Set a generator to a state. Raises CheckpointError if the state is invalid, or of another kind of generator."""
     try:
         if isinstance(generator, random.Random):
             generator.setstate((state["version"], tuple(state["words"].tolist()), state["gauss"]))
@@ -99,10 +99,10 @@ def _set(generator: Generator, state: dict[str, Any]) -> None:
         else:
             generator.bit_generator.state = state
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"What should be a random generator's state is none ({error!r}).") from error
+        raise CheckpointError(f"The saved state of a random generator is invalid ({error!r}).") from error
 
 
-# ------------------------------------------------------------------------------------------- the process's own
+# ------------------------------------------------------------------------------------------- global generators
 _GLOBAL = {"python": random._inst, "numpy": np.random.mtrand._rand}  # type: ignore[attr-defined]
 
 
@@ -126,20 +126,19 @@ def same(one: Any, other: Any) -> bool:
 
 @contextmanager
 def preserve() -> Iterator[None]:
-    """Preserve the process's global generators: `random`'s, `np.random`'s, and PyTorch's if it is imported."""
+    """Restore the global generators of `random`, `np.random` and (if imported) PyTorch after the block or call."""
     torch = sys.modules.get("torch")
-    python, numpy = random.getstate(), np.random.get_state()
+    state = process_state()
     try:
         devices = range(torch.cuda.device_count()) if torch and torch.cuda.is_initialized() else ()
         with torch.random.fork_rng(devices) if torch else nullcontext():
             yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
+        set_process_state(state)
 
 
 def seed(env: gymnasium.Env, number: int) -> None:
-    """Seed the spaces of an environment and its wrappers. It gets a copy of a space that belongs to its class."""
+    """Seed the spaces of an environment and its wrappers. Copy spaces that are class attributes to the instance."""
     for name in ("action_space", "observation_space"):
         if name not in vars(env.unwrapped) and isinstance(
             space := getattr_static(env.unwrapped, name), gymnasium.Space

@@ -14,7 +14,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def output() -> Iterator[None]:
-    """Send file descriptors 1 and 2 to the null device."""
+    """Redirect file descriptors 1 and 2 (stdout and stderr) to the null device."""
     _flush()
     saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
     try:
@@ -31,7 +31,7 @@ def output() -> Iterator[None]:
 
 @contextlib.contextmanager
 def mujoco_compiler() -> Iterator[None]:
-    """Drop MuJoCo's warnings while Gymnasium's models are compiled; they would also go to MUJOCO_LOG.TXT.
+    """Drop MuJoCo's warnings while it compiles Gymnasium's models; otherwise MUJOCO_LOG.TXT would get them too.
 
     MuJoCo 4 finds a deprecated attribute in HalfCheetah's model, which users cannot change.
     """

@@ -23,16 +23,16 @@ CORRECT = "Correct the environment's observation_space or its observations."
 
 @dataclass(frozen=True)
 class Leaf:
-    """A part of an observation: its place in Gymnasium's, and its form in ours."""
+    """A part of an observation: its place in Gymnasium's observation, and its space in Duetto."""
 
     name: str  # keys joined by "/"; "" if the observation is a single array
     path: tuple[Any, ...]  # keys and positions that lead to it in Gymnasium's observation
     space: Box | Discrete | MultiDiscrete
-    shape: tuple[int, ...]  # Gymnasium's, of one environment
+    shape: tuple[int, ...]  # in Gymnasium's observation of one environment
     dtype: np.dtype
-    start: Any  # subtracted, so that discrete values start at 0
-    count: Any = None  # number of discrete values, an array for several; None for a Box
-    kinds: str = "biuf"  # NumPy's letters of the dtypes that convert to `dtype`
+    start: Any  # subtracted from discrete values, so that they start at 0; None: nothing to subtract
+    count: Any = None  # number of discrete values, an array for MultiDiscrete; None for a Box
+    kinds: str = "biuf"  # NumPy's letters of the accepted kinds of dtypes
 
     def find(self, obs: Any) -> Any:
         """Return this part of a single or a batched observation."""
@@ -42,7 +42,7 @@ class Leaf:
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row: MultiDiscrete and MultiBinary are flat."""
+        """Shape in Duetto's observation of one environment: MultiDiscrete and MultiBinary are flat."""
         return (len(self.space.nvec),) if isinstance(self.space, MultiDiscrete) else self.shape
 
     def describe(self) -> str:
@@ -50,9 +50,10 @@ class Leaf:
         return f"observation {self.name}" if self.name else "observation"
 
     def read(self, obs: Any, env: int | None, rows: tuple[int, ...] = ()) -> np.ndarray:
-        """Return this part of an observation, with `rows` before its shape.
+        """Return this part of an observation; in a batched observation, its shape begins with `rows`.
 
-        Values may leave a Box, as in many environments, but not an image's bytes or a discrete space.
+        Values outside a Box of real numbers are accepted, since many environments return them. Values outside other
+        spaces are not.
 
         Raises:
             EnvironmentFault: The part is missing, has another shape or dtype, or is not in its space.
@@ -70,12 +71,12 @@ class Leaf:
             raise EnvironmentFault(
                 f"it gave an {self.describe()} that is {shown(found)}, its space wants {self.dtype}. {CORRECT}", env
             )
-        if self.is_left(value):
+        if self.is_outside(value):
             raise EnvironmentFault(f"it gave an {self.describe()} that is not in its space: {value}. {CORRECT}", env)
         return value
 
-    def is_left(self, value: np.ndarray) -> bool:
-        """Whether numbers are outside their space; always False for Boxes of real numbers."""
+    def is_outside(self, value: np.ndarray) -> bool:
+        """Return whether any number is outside the space; always False for Boxes of real numbers."""
         if self.count is None and ("f" in self.kinds or value.dtype == self.dtype):
             return False
         first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count
@@ -83,10 +84,10 @@ class Leaf:
 
 
 class Layout:
-    """Layout of a Gymnasium space's observations in our arrays.
+    """Converts observations of a Gymnasium space to Duetto's arrays.
 
     Raises:
-        UsageError: No network takes the space or a part of it (Text, Graph, Sequence).
+        UsageError: No network supports the space or a part of it (Text, Graph, Sequence).
     """
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
@@ -113,9 +114,13 @@ class Layout:
         return {leaf.name: np.empty((n, *leaf.row_shape), leaf.dtype) for leaf in self.leaves}
 
     def write(self, tree: Tree, rows: Mapping[Any, Any], batch: tuple[int, ...] = ()) -> None:
-        """Copy the observations of several environments into their rows, or of a `batch` into all rows.
+        """Copy observations into the rows of `tree`.
 
-        Numbers too large for float32 become infinite. Raises EnvironmentFault for one that is not in its space.
+        `rows` maps each row to an environment's observation, or `...` to a batched observation, whose first axes are
+        `batch`. Numbers too large for float32 become infinite.
+
+        Raises:
+            EnvironmentFault: An observation is not in its space.
         """
         with np.errstate(over="ignore"):
             for row, obs in rows.items():
@@ -126,13 +131,13 @@ class Layout:
                     (tree if isinstance(tree, np.ndarray) else tree[leaf.name])[row] = value
 
     def batch(self, obs: Any, n: int) -> Tree:
-        """Copy a batched Gymnasium observation, (n, ...) in every part, as `write` does, into new arrays."""
+        """Return new arrays with a batched Gymnasium observation, which has (n, ...) in every part."""
         self.write(tree := self.empty(n), {...: obs}, (n,))
         return tree
 
 
 def from_gymnasium(space: gymnasium.Space[Any]) -> Space:
-    """Convert a space to plain data. Raises UsageError if no network takes it (Text, Graph, Sequence)."""
+    """Convert a space to plain data. Raises UsageError if no network supports it (Text, Graph, Sequence)."""
     return Layout(space).space
 
 
@@ -178,8 +183,8 @@ def to_gymnasium(
 ) -> gymnasium.Space[Any]:
     """Return a Gymnasium space that `from_gymnasium` converts to this plain space.
 
-    `dtype` is that of the original Gymnasium space, since plain ones only have float32, uint8 or int64; `dtypes` are
-    those of a Dict's parts, by name.
+    `dtype` is the dtype of the original Gymnasium space, since plain spaces have only float32, uint8 or int64. `dtypes`
+    has the original dtypes of a Dict's parts, by name.
     """
     match space:
         case Box():
@@ -187,7 +192,7 @@ def to_gymnasium(
             low, high = (bound.astype(own).reshape(space.shape) for bound in space.bounds)
             return gymnasium.spaces.Box(low, high, space.shape, own.type)
         case Discrete():
-            other: Any = {} if dtype is None or dtype == np.int64 else {"dtype": dtype.type}  # not in each Gymnasium
+            other: Any = {} if dtype is None or dtype == np.int64 else {"dtype": dtype.type}  # newer Gymnasium only
             return gymnasium.spaces.Discrete(space.n, start=space.start, **other)
         case MultiDiscrete():
             shape = space.shape or (len(space.nvec),)

@@ -1,10 +1,10 @@
-"""Environments that each run in a separate process; none is left behind.
+"""Environments that each run in a worker process; no worker outlives the trainer.
 
     trainer    reset, step, set_attr, save, load ...  ->  worker: a `SyncEngine` of one environment
                rows of all workers, side by side      <-          its result, or its error
 
 A worker resets its environment in the step that ends an episode, so an end costs no second message. A worker is a new
-Python process in its own process group: it imports nothing of the script that trains, and Ctrl-C does not reach it.
+Python process in its own process group: it does not import the script that trains, and Ctrl-C does not reach it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ from duetto.errors import DuettoError, UsageError
 from duetto.functional.pytree import tree_map_many
 from duetto.networks import masks
 
-# A false alarm ends a long run, while a hanging worker may be found late. No intended step or reset takes this long.
-TIMEOUT = 300.0
-TO_START = 120.0  # seconds at least for a worker's first answer: before it, packages are imported
+TIMEOUT = 300.0  # seconds; long, because a false alarm ends a run
+TO_START = 120.0  # minimum seconds for a worker's first answer, before which it imports packages
 TO_CLOSE = 30.0  # seconds that environments have to close themselves
-TO_GIVE_UP = 1.0  # the same in the middle of a call, after Ctrl-C or an error
-ORPHANED = 3.0  # seconds that a worker lives on without its trainer
+TO_GIVE_UP = 1.0  # instead of TO_CLOSE, if Ctrl-C or an error interrupted a call
+ORPHANED = 3.0  # seconds that a worker waits after its trainer's end before it ends
 MORE_TIME = "--worker-timeout; in config.yaml worker_timeout; 0 for no limit"
 
 _PROGRAM = "from duetto.environments.subproc import main; main()"
@@ -54,8 +53,8 @@ _PROGRAM = "from duetto.environments.subproc import main; main()"
 class SubprocEngine(Engine):
     """Environments that are stepped at the same time, each in its own process.
 
-    A worker that dies, that raises, or that does not answer within `timeout` seconds (0: that may take for ever) is an
-    EnvironmentFault. Afterwards, as after Ctrl-C, `close` ends all of them.
+    If a worker dies, raises, or does not answer within `timeout` seconds (0: no limit), the call raises an
+    EnvironmentFault. After this, and after Ctrl-C, `close` ends all workers.
 
     Attributes:
         processes: The workers.
@@ -69,16 +68,18 @@ class SubprocEngine(Engine):
         timeout: float,
         output: IO[bytes] | None = None,
     ) -> None:
-        """Start processes that call `single`, and print to `output` (None: where this process does).
+        """Start processes that make their environments with `single`.
+
+        They print to the file `output`; None: to stdout and stderr of this process.
 
         Raises:
-            UsageError: The environments cannot be made there, or differ; or on Windows.
+            UsageError: The processes cannot make the environments, the spaces differ, or this is Windows.
         """
         self.label: str = label
         self.num_envs: int = num_envs
         self.processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[_Line] = []
-        self._timeout = timeout and max(timeout, TO_START)  # of the first answer
+        self._timeout = timeout and max(timeout, TO_START)  # for the first answer only
         self._busy = False  # in the middle of a call
         weakref.finalize(self, _kill, self.processes)
         packed = self._packed(single)
@@ -113,9 +114,9 @@ class SubprocEngine(Engine):
 
     # ------------------------------------------------------------------------------------------- calls
     def _ask(self, method: str, *arguments: Sequence[Any] | np.ndarray, envs: Sequence[int] | None = None) -> list[Any]:
-        """Call a method of every worker, or of those in `envs`, and return its values.
+        """Call a method of every worker, or of the workers `envs`; return the method's values, one per worker.
 
-        Each of `arguments` has a value for each worker.
+        Each of `arguments` is a sequence with one value per worker.
         """
         lines = self._lines if envs is None else [self._lines[env] for env in envs]
         self._busy = True
@@ -126,7 +127,7 @@ class SubprocEngine(Engine):
         for line, (done, value) in zip(lines, answers, strict=True):
             if not done:
                 if isinstance(value, EnvironmentFault):
-                    value.env = line.env  # a worker knows only of itself
+                    value.env = line.env  # the worker does not know its number
                 raise value
         return [value for _, value in answers]
 
@@ -135,7 +136,7 @@ class SubprocEngine(Engine):
         return self._first(self._ask("reset", [None if seed is None else seed + i for i in range(self.num_envs)]))
 
     def _first(self, rows: list[Tree]) -> Tree:
-        """Return the workers' first observations, side by side."""
+        """Concatenate the workers' first observations."""
         masked = [masks.mask_of(obs) is not None for obs in rows]
         if any(masked) and not all(masked):
             raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", masked.index(False))
@@ -190,12 +191,12 @@ class SubprocEngine(Engine):
 
     @override
     def call(self, function: Callable[[gymnasium.Env], Any]) -> Any:
-        """The function runs in the first environment's process."""
+        """Run the function in the first environment's process, and return its value."""
         return self._ask("call", [cloudpickle.dumps(function)], envs=[0])[0]
 
     @override
     def close(self) -> None:
-        """Let every environment close itself; end those processes that take too long."""
+        """Let every environment close itself; kill processes that take too long."""
         self._close(TO_GIVE_UP if self._busy else TO_CLOSE)
 
     def _close(self, patience: float) -> None:
@@ -216,12 +217,12 @@ class SubprocEngine(Engine):
 
 
 class _Line:
-    """The trainer's end of a worker's pipe, which knows when nobody will ever answer."""
+    """The trainer's end of a worker's pipe. It raises an EnvironmentFault if the worker is dead or hangs."""
 
     def __init__(self, pipe: Connection, process: subprocess.Popen[bytes], env: int) -> None:
         self.env: int = env
         self._pipe, self._process = pipe, process
-        self._poll = select.poll()  # `pipe.poll` makes a selector each time
+        self._poll = select.poll()  # `pipe.poll` would make a selector at each call
         self._poll.register(pipe.fileno(), select.POLLIN)
 
     def close(self) -> None:
@@ -254,7 +255,7 @@ class _Line:
             ended = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
         why = "Look for the cause in the environment and the code that it calls; its output is above"
         if code == -signal.SIGKILL:
-            why = "The system does that where memory runs out; train with fewer environments then"
+            why = "If the machine ran out of memory, train with fewer environments"
         return EnvironmentFault(f"its process {ended}. {why}.", self.env, failed=True)
 
 
@@ -279,7 +280,7 @@ def main() -> None:
     os.dup2(null, 0)
     os.close(null)
     # Signals that end a job reach all its processes. Ignore them: the trainer's last checkpoint needs this process.
-    # The environment's own children inherit neither handlers nor the pipe, which they would keep open after this ends.
+    # Processes that the environment forks get the default handlers, and close their copies of the pipe.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:
         signal.signal(number, lambda *_: None)
@@ -293,7 +294,7 @@ def main() -> None:
 
 
 class _Worker:
-    """One environment, made by the first call."""
+    """Answers the trainer's calls with one environment, which the call of `make` creates."""
 
     def __init__(self) -> None:
         self._engine: Any = None  # a SyncEngine
@@ -309,7 +310,7 @@ class _Worker:
 
     def make(self, packed: bytes) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any]]:
         """Make the environment; return its spaces and metadata."""
-        with warnings.catch_warnings():  # the trainer showed them: a run makes one environment first
+        with warnings.catch_warnings():  # the trainer has made one environment before, and shown its warnings
             warnings.simplefilter("ignore")
             self._engine = SyncEngine([cloudpickle.loads(packed)()])
         [env] = self._engine.envs
@@ -333,10 +334,10 @@ class _Worker:
 def _leave_with_the_trainer(pipe: Connection) -> None:
     """End this worker once its trainer has been gone for `ORPHANED` seconds.
 
-    A trainer that is killed asks nobody to close, and an environment that hangs would stay for ever.
+    A killed trainer cannot send "close", and a worker in an endless step would not read it.
     """
     poll = select.poll()
-    poll.register(pipe.fileno(), 0)  # nothing but the other end's hangup
+    poll.register(pipe.fileno(), 0)  # report only that the other end was closed
     poll.poll()
     time.sleep(ORPHANED)
     os._exit(1)

@@ -1,6 +1,7 @@
-"""Call a user's environment, and check the values that it returns before arrays convert them.
+"""Call a user's environment, and check the values that it returns before they are converted to arrays.
 
-NumPy converts None to NaN, "3" to a number, and `terminated=None` to False. All functions raise `EnvironmentFault`.
+Without these checks, NumPy would silently convert None to NaN, "3" to a number, and `terminated=None` to False. Wrong
+values and errors of the environment raise `EnvironmentFault`.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def set_attr(env: gymnasium.Env, number: int | None, name: str, value: Any) -> N
 
 
 def close(env: gymnasium.Env) -> None:
-    """Close an environment. Errors become warnings: the run is over, or raises another error."""
+    """Close an environment. An error is only a warning: the run has ended, or is raising a more important error."""
     try:
         env.close()
     except Exception as error:
@@ -106,7 +107,7 @@ def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray,
 
 
 def check_spaces(env: Any, label: str, prefix: str = "") -> None:
-    """Raise UsageError unless networks take both spaces of `env`; a vector environment's have the prefix "single_"."""
+    """Raise UsageError unless networks support both spaces; `prefix` is "single_" for a vector environment."""
     for name in (f"{prefix}observation_space", f"{prefix}action_space"):
         space = getattr(env, name, None)
         if not isinstance(space, gymnasium.Space):
@@ -131,10 +132,10 @@ def _flag(name: str, value: Any, number: int | None) -> bool:
 
 
 def running_statistics(environment: Any) -> str:
-    """Return the class name of the outermost wrapper whose running statistics still change; "" without one.
+    """Return the class name of the outermost wrapper whose running statistics still change; "" if none does.
 
-    For an environment or a vector environment; anything else has none. Each environment has its own statistics, so
-    evaluations, videos and users of the trained agent would normalize otherwise than training did.
+    Each environment has its own statistics, so evaluations and videos would normalize differently than training.
+    Values that are neither environments nor vector environments have no statistics.
     """
     while isinstance(environment, gymnasium.Env | VectorEnv):
         own = vars(environment)

@@ -1,7 +1,7 @@
-"""A batch of environments with one behavior: real transitions only.
+"""A batch of environments that returns only real transitions.
 
-Gymnasium's three autoreset modes differ in what they return where an episode ends. Here a transition's `next_obs` is
-always what the action really produced, reset rows do not exist, and no array is shared with an environment.
+Gymnasium's three autoreset modes return different values where an episode ends. Here a transition's `next_obs` is
+always what the action really produced, a reset gives no transition, and no array is shared with an environment.
 """
 
 from __future__ import annotations
@@ -36,41 +36,42 @@ class Transition(NamedTuple):
     action: np.ndarray  # (K, A) float32 in [-1, 1], or integers: as given to `step`
     reward: np.ndarray  # (K,) float32, to learn from
     next_obs: Tree  # (K, ...), the final observation where the episode ended
-    terminated: np.ndarray  # (K,) bool, with Atari's `episodic_life` also where the game continues with a life less
+    terminated: np.ndarray  # (K,) bool, with Atari's `episodic_life` also True where a life was lost
     truncated: np.ndarray  # (K,) bool
 
 
 class Episode(NamedTuple):
     """A finished episode: the undiscounted sum of the environment's own rewards, and the number of steps.
 
-    In games these are of the whole game, and its real score.
+    For Atari, they are the game's own score and the steps of the whole game, also with `episodic_life`.
     """
 
     env: int
     total_reward: float
     length: int
-    success: float | None = None  # 1 where its task was done, else 0, as its last info says; None: that says nothing
+    success: float | None = None  # 1 or 0, from the episode's last info; None: unknown
 
 
 class VecEnv:
     """A batch of `num_envs` environments that are stepped together.
 
     Attributes:
-        observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
-        obs: The observations to act on, (N, ...); with a mask if the environments give masks of allowed actions
+        observation_space, action_space: The spaces as plain data. The bounds of a Box action space are the
+            environment's, although `step` takes actions in [-1, 1].
+        obs: The observations to act on, (N, ...). If the environments give masks of allowed actions, a mask is added
             (`networks.masks`), which is not part of the observation space. In a vector environment with autoreset mode
-            NEXT_STEP, a row whose episode has ended is still its final observation; the action for it is ignored and
-            gives no transition.
-        first: The number that messages give to the first environment, where it is not a run's first.
-        stacked: Frames that an image observation is a stack of, each step's sharing all but one with the last step's.
-        starts: (N,) bool, True where `obs` is an episode's first observation, with Atari's `episodic_life` also a
-            life's: forget recurrent state there.
-        steps: Vector steps since the VecEnv was made or, if later, since the run that it resumes started.
+            NEXT_STEP, the row of an ended episode keeps the final observation for one more step, in which its action is
+            ignored and gives no transition.
+        first: The number of the first environment among all environments of the run: 0, or on a cluster this actor's.
+        stacked: Number of frames in an image observation. If it is above 1, each step replaces only the oldest frame.
+        starts: (N,) bool, True where `obs` is the first observation of an episode or, with Atari's `episodic_life`,
+            of a life. Reset the hidden state of recurrent policies there.
+        steps: Number of vector steps so far, including those before a resume.
         restored: (N,) bool, False where `load_state_dict` had to start a new episode.
-        not_restored: Why environments started new episodes then, each reason once.
-        aborted: (N,) bool, True where an episode broke off with its actor before the last step; None: nowhere.
+        not_restored: Why environments could not be restored, each reason once.
+        aborted: (N,) bool, True where an episode was cut off because its cluster actor was lost; None: nowhere.
         engine: Steps the environments.
-        older: Whether who acts in them has older parameters than the learner.
+        older: Whether the policy that acts has older parameters than the learner, as on a cluster.
     """
 
     name: str
@@ -99,22 +100,25 @@ class VecEnv:
 
     @property
     def obs(self) -> Tree:
-        """The observations to act on next, (N, ...). UsageError before the first reset."""
+        """The observations to act on next, (N, ...). Raises UsageError before the first reset."""
         if not self.started:
             raise UsageError(
-                f"{self.name} has no observation before its first reset. In a new run's callbacks there is one from "
-                "the first on_step on, not in on_start."
+                f"{self.name} has no observation before its first reset. In callbacks of a new run, read it from the "
+                "first on_step on, not in on_start."
             )
         return self._shown
 
     def reset(self, seed: int | None) -> None:
-        """Start new episodes, environment i with seed + i; later ones continue with the environments' generators."""
+        """Start new episodes; environment i gets the seed `seed + i`.
+
+        Later episodes are not seeded: they continue the environment's random generator.
+        """
         self._seed = seed
         with self._telling():
             self._begin(self.engine.reset(seed))
 
     def reset_env(self, env: int, seed: int) -> None:
-        """Start a new episode in one environment with this seed; its unfinished episode is forgotten."""
+        """Start a new episode in one environment with this seed; its unfinished episode is dropped."""
         with self._telling():
             obs, row = self.engine.reset_env(env, seed), np.array([env])
         self._check_obs(obs_tree.take(obs, row), row)
@@ -154,22 +158,22 @@ class VecEnv:
             self._check_obs(result.obs, self._rows)
         transition = self._transition(action, reward, result, rows)
         self._obs, self.starts = result.obs, result.starts
-        self._shown = obs_tree.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
+        self._shown = obs_tree.copy(self._obs)  # the caller may change this copy; `_obs` goes into the next transition
         return transition, self._count(result, rows)
 
     @property
     def resumed_exactly(self) -> bool:
-        """Whether every environment came back where it was; True without a `load_state_dict`."""
+        """Whether the last `load_state_dict` restored every environment; True before the first load."""
         return bool(self.restored.all())
 
     @property
     def masked(self) -> bool:
-        """Whether the environments say which actions are allowed; known from the first reset on."""
+        """Whether the environments give action masks; False before the first reset."""
         return self.started and masks.mask_of(self._obs) is not None
 
     @property
     def waiting(self) -> np.ndarray:
-        """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
+        """(N,) bool, True where `obs` is an episode's final observation, and the action for it will be ignored."""
         return self.engine.pending.copy()
 
     @property
@@ -178,7 +182,7 @@ class VecEnv:
         return list(self.engine.envs)
 
     def call(self, function: Callable[[Any], Any]) -> Any:
-        """Return a function's value for the first Gymnasium environment, computed in the process where it lives.
+        """Call `function` with the first environment, in that environment's process; return the function's value.
 
         Raises:
             UsageError: The environments cannot be reached one by one.
@@ -187,7 +191,10 @@ class VecEnv:
             return self.engine.call(function)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every environment; see `Trainer.set_attr`. Plain values are kept for a resume."""
+        """Set an attribute of every environment.
+
+        A resumed run sets the attribute again if a checkpoint can store its value.
+        """
         with self._telling():
             self.engine.set_attr(name, value)
 
@@ -197,17 +204,17 @@ class VecEnv:
 
     @property
     def render_fps(self) -> float:
-        """Frames per second that show the environment at its own speed; 30 where its metadata does not say."""
+        """Frames per second that show the environment at its own speed; 30 if its metadata has no number."""
         return float((self.engine.metadata or {}).get("render_fps") or 30)
 
     def render(self) -> np.ndarray:
         """Return the first environment's frame, (H, W, 3) uint8.
 
         Raises:
-            UsageError: The environment was made without a render mode, fails to render, or gives something else.
+            UsageError: The environment has no render mode, fails to render, or returns something else.
         """
         try:
-            with self._telling(), nullcontext() if self._rendered else silence.output():  # SDL misses a display
+            with self._telling(), nullcontext() if self._rendered else silence.output():  # SDL's messages
                 frame = self.engine.render()
             self._rendered = True
         except DuettoError:
@@ -222,7 +229,7 @@ class VecEnv:
         return frame
 
     def show(self, seed: int | None) -> None:
-        """Reset environments with render_mode "human", which show themselves; the first reset opens a window.
+        """Reset environments with render_mode "human"; the first reset opens a window.
 
         Raises:
             UsageError: The environment has no window, or none can be opened.
@@ -236,7 +243,9 @@ class VecEnv:
         # Without a display MuJoCo ends the process silently, Bullet waits forever, and SDL draws into memory.
         display = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"} & set(os.environ)
         if not display and env_registry.family_of(self.name):
-            raise UsageError(f"{self.name} cannot be shown in a window without a display. Record it: duetto video.")
+            raise UsageError(
+                f"{self.name} cannot be shown in a window without a display. Record a video: duetto video RUN."
+            )
         try:
             self.reset(seed)
         except EnvironmentFailedError as error:
@@ -249,9 +258,9 @@ class VecEnv:
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that decides the next steps, as nested dicts of arrays and JSON values.
+        """Return all state that determines the next steps, as nested dicts of arrays and JSON values.
 
-        Where the environments cannot be saved, "environments" is None.
+        "environments" is None if the environments cannot be saved.
         """
         if not self.started:
             raise UsageError(f"{self.name}: nothing to save before the first reset.")
@@ -269,9 +278,10 @@ class VecEnv:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where `state_dict` was called; where that is impossible, with new episodes.
+        """Continue exactly where `state_dict` was called.
 
-        These start with seeds that follow from the saved state; `restored` says which environments came back.
+        An environment that cannot be restored starts a new episode, with a seed derived from the saved state, and
+        has False in `restored`.
 
         Raises:
             CheckpointError: The state is of other environments, or of another number of them.
@@ -296,9 +306,9 @@ class VecEnv:
                 obs, reasons = self.engine.load(saved, state["obs"], seed)
             except (DuettoError, EnvironmentFault):
                 raise
-            except Exception as error:  # of our code, or of the environments' own
+            except Exception as error:  # raised by Duetto or by an environment
                 raise CheckpointError(
-                    f"The saved state of {self.name} cannot be put back ({type(error).__name__}: {error}). It was "
+                    f"The saved state of {self.name} cannot be loaded ({type(error).__name__}: {error}). It was "
                     "changed, or is of another version of the environment."
                 ) from error
             self._begin(obs)
@@ -317,7 +327,7 @@ class VecEnv:
             raise fault.located(self.name, self.steps, self.first) from fault.__cause__
 
     def _check_rows(self, state: dict[str, Any]) -> None:
-        """Raise CheckpointError unless the rows kept of each environment have this stepper's shapes and dtypes."""
+        """Raise CheckpointError unless the saved arrays have the shapes and dtypes of these environments."""
         n, obs = self.num_envs, self.engine.layout.empty(self.num_envs)
         if isinstance(state.get("obs"), dict) and masks.MASK in state["obs"]:
             obs = masks.with_mask(obs, np.ones((n, sum(masks.choice_sizes(self.action_space))), bool))
@@ -345,7 +355,7 @@ class VecEnv:
         if result.reset_only is None:
             self._returns += score
             self._lengths += 1
-        else:  # a score is the game's: reset-only steps count too
+        else:  # a game's score includes the rewards of reset-only steps
             scored = rows if result.score is None else self._rows
             self._returns[scored] += score[scored]
             self._lengths[rows] += 1

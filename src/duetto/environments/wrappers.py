@@ -1,4 +1,4 @@
-"""Wrappers of known environments: hidden velocities, and resets after which an episode depends on its seed alone."""
+"""Wrappers that hide velocities, and wrappers that make an episode depend only on the seed of its reset."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ KEPT: dict[str, tuple[int, ...]] = {  # elements of an observation that are not 
     "LunarLander": (0, 1, 4, 6, 7),  # position, angle, contacts of the legs
     "LunarLanderContinuous": (0, 1, 4, 6, 7),
 }
-# They move bodies that a reset leaves where they are, which shows episodes later.
+# These environments move bodies that a reset does not put back, so an episode depends on earlier episodes. A resume
+# never repeats their episodes.
 _OUTLIVES = {"PusherBulletEnv", "ThrowerBulletEnv", "HumanoidFlagrunHarderBulletEnv"}
 
 
 class HideVelocity(gymnasium.ObservationWrapper):
-    """A wrapper that keeps only the elements of an observation that are not velocities: an agent has to remember."""
+    """A wrapper that removes velocities from observations, so that an agent needs memory."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -43,7 +44,7 @@ class HideVelocity(gymnasium.ObservationWrapper):
 
 
 def fix_resets(env: gymnasium.Env) -> gymnasium.Env:
-    """Wrap environments of pybullet-envs-gymnasium and BipedalWalker; return others unchanged."""
+    """Wrap PyBullet's environments in `QuietStart` and BipedalWalker in `NewWorld`; return others unchanged."""
     module = type(env.unwrapped).__module__
     if module.startswith("pybullet_envs_gymnasium."):
         return QuietStart(env)
@@ -67,8 +68,8 @@ class NewWorld(gymnasium.Wrapper):
 class QuietStart(gymnasium.Wrapper):
     """A wrapper that hides the output of Bullet's C code when the first reset connects a physics client.
 
-    The first reset builds the world, later ones restore it, and their episodes differ. This wrapper resets twice at
-    first.
+    The first reset builds the world; later resets restore it, which gives different episodes. So this wrapper resets
+    twice the first time.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:

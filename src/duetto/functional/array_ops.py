@@ -11,9 +11,9 @@ from duetto.functional.pytree import tree_map_many
 
 
 def check_same_shape(**arrays: Any) -> None:
-    """Raise ValueError with all shapes unless all arrays have the same one.
+    """Raise ValueError, listing all shapes, if the arrays' shapes differ.
 
-    A (B,) and a (B, 1) would otherwise broadcast to (B, B).
+    Without this check, (B,) and (B, 1) would broadcast to (B, B).
     """
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
     if len(set(shapes.values())) > 1:
@@ -25,14 +25,14 @@ def stop_gradient(x: Any) -> Any:
     """Return x (...) without gradient."""
     if hasattr(x, "detach"):  # PyTorch's
         return x.detach()
-    jax = sys.modules.get("jax")  # already imported if x is its array
+    jax = sys.modules.get("jax")  # imported already if x is a JAX array
     return jax.lax.stop_gradient(x) if jax is not None and isinstance(x, jax.Array) else x
 
 
 def scatter_add(index: Any, values: Any) -> Any:
-    """Return an array like `values` (..., n) whose element i of a row is the sum of the row's values with index i.
+    """Return an array like `values` (..., n): in each row, element i is the sum of the values with index i.
 
-    `index` (..., n) has integers from 0 to n - 1. (`xp.sum` over a comparison of all pairs takes 50 times as long.)
+    `index` (..., n) has integers from 0 to n - 1. Summing products with one-hot indices would take 50 times as long.
     """
     xp = array_namespace(values)
     if hasattr(values, "scatter_add"):  # PyTorch's
@@ -52,8 +52,9 @@ def concat(one: Any, other: Any) -> Any:
 
 
 def ornstein_uhlenbeck(x: Any, normal: Any, theta: float, sigma: float) -> Any:
-    """Return the next value of a mean-reverting process (Uhlenbeck & Ornstein, 1930), for x and `normal` (...).
+    """Return the next value of a mean-reverting process, whose value is x (Uhlenbeck & Ornstein, 1930).
 
-    Its stationary std is σ / √(1 - (1-θ)²), as in skrl.
+    `normal` is standard normal noise; all arrays are (...). The formula is from skrl. The stationary std is
+    σ / √(1 - (1-θ)²).
     """
     return x - theta * x + sigma * normal

@@ -10,16 +10,17 @@ from duetto.functional.array_ops import check_same_shape
 
 
 def weighted_mean(x: Any, weight: Any) -> Any:
-    """Return Σ w x / Σ w of x and w (...) over all axes, a scalar; 0 if all weights are 0."""
+    """Return the scalar Σ w x / Σ w over all axes, or 0 if all weights are 0. `x` and `weight` w are (...)."""
     check_same_shape(x=x, weight=weight)
     xp = array_namespace(x)
     return xp.sum(weight * x) / xp.clip(xp.sum(weight), 1e-8, None)
 
 
 def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
-    """(A - mean) / (std + ε) of A and w (...), same shape; a single sample gives 0.
+    """Return the advantages as (A - mean) / (std + ε); a single sample gives 0.
 
-    The standard deviation is the sample's unbiased one, as in PyTorch. Samples of weight 0 do not count.
+    `advantage`, `weight` and the result have the same shape (...). The std is from the unbiased variance, as in
+    PyTorch. Samples with weight 0 do not affect mean and std.
     """
     xp = array_namespace(advantage)
     centered = advantage - weighted_mean(advantage, weight)
@@ -29,7 +30,7 @@ def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
 
 
 def clipped_surrogate(ratio: Any, advantage: Any, clip: Any) -> Any:
-    """min(ρ A, clip(ρ, 1-ε, 1+ε) A) of each sample (Schulman et al., 2017, arXiv:1707.06347, equation 7).
+    """Return min(ρ A, clip(ρ, 1-ε, 1+ε) A) of each sample (Schulman et al., 2017, arXiv:1707.06347, equation 7).
 
     `ratio`, `advantage` and the result are (...); `clip` is ε, a scalar.
     """
@@ -39,7 +40,7 @@ def clipped_surrogate(ratio: Any, advantage: Any, clip: Any) -> Any:
 
 
 def clipped_value_error(value: Any, old_value: Any, returns: Any, clip: Any) -> Any:
-    """The larger of (V - R)² and (V_old + clip(V - V_old, ±ε) - R)² of each sample, as in OpenAI Baselines' PPO2.
+    """Return the larger of (V - R)² and (V_old + clip(V - V_old, ±ε) - R)² (OpenAI Baselines' PPO2).
 
     `value`, `old_value`, `returns` and the result are (...); `clip` is ε, a scalar.
     """

@@ -9,12 +9,14 @@ import numpy as np
 
 
 def mass(priority: np.ndarray, exponent: float) -> np.ndarray:
-    """Return p^α of priorities (...), to which P(i) = p_i^α / Σ_k p_k^α is proportional (equation 1)."""
+    """Return the masses p^α of priorities p (...); sampling probabilities are p_i^α / Σ_k p_k^α (equation 1)."""
     return priority**exponent
 
 
 def importance_weights(mass: np.ndarray, smallest: np.ndarray | float, exponent: float) -> np.ndarray:
-    """(N · P(i))^-β / max_k (N · P(k))^-β, which is (smallest / mass_i)^β: N and the sum of the masses cancel.
+    """Return the importance weights (N · P(i))^-β / max_k (N · P(k))^-β of the sampled items.
+
+    They equal (smallest / mass_i)^β, because N and the sum of the masses cancel.
 
     Args:
         mass: (B,), p^α > 0 of the sampled items, or their probabilities.
@@ -28,10 +30,10 @@ def importance_weights(mass: np.ndarray, smallest: np.ndarray | float, exponent:
 
 
 def annealed_exponent(start: float, sampled: int, anneal_samples: int) -> float:
-    """β for the batch drawn after `sampled` earlier ones: linear from `start` to 1 over `anneal_samples` batches
-    (section 3.4).
+    """Return the exponent β of importance weights for the next batch, after `sampled` batches.
 
-    With `anneal_samples` 0 it stays at `start`.
+    β increases linearly from `start` to 1 over `anneal_samples` batches (section 3.4). If `anneal_samples` is 0, β
+    stays at `start`.
     """
     if anneal_samples == 0:
         return start
@@ -39,11 +41,13 @@ def annealed_exponent(start: float, sampled: int, anneal_samples: int) -> float:
 
 
 def sequence_priority(error: np.ndarray, mask: np.ndarray, mix: float) -> np.ndarray:
-    """`η max_t |δ_t| + (1-η) mean_t |δ_t|` over the steps learned from (Kapturowski et al., 2019, R2D2, section 2.3).
+    """Return sequences' priorities `η max_t |δ_t| + (1-η) mean_t |δ_t|`, where t are the steps in the loss.
+
+    Kapturowski et al., 2019, R2D2, section 2.3.
 
     Args:
-        error: (B, L), `|δ|`; anything, also NaN, where the mask is 0.
-        mask: (B, L), 1 for the steps in the loss; a row without any has the priority 0.
+        error: (B, L), `|δ|`; ignored, even if NaN, where the mask is 0.
+        mask: (B, L), 1 for the steps in the loss; a row of zeros has the priority 0.
         mix: η.
 
     Returns:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Return the tree with `function(array)` for each array."""
+    """Return the tree with `function(array)` in place of each array."""
     if isinstance(tree, dict):
         return {name: tree_map(function, part) for name, part in tree.items()}
     if isinstance(tree, tuple):
@@ -18,9 +18,9 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def tree_map_many(function: Callable[[Sequence[Any]], Any], trees: Sequence[Any]) -> Any:
-    """Return one tree with `function([array, ...])` for the arrays at each place of several trees.
+    """Return a tree with `function([a, b, ...])` at each position, for the trees' arrays a, b, ... at this position.
 
-    The first tree decides the structure; names that only others have are dropped.
+    The first tree determines the structure. Names that the first tree does not have are dropped.
     """
     first = trees[0]
     if isinstance(first, dict):
@@ -31,15 +31,15 @@ def tree_map_many(function: Callable[[Sequence[Any]], Any], trees: Sequence[Any]
 
 
 def tree_stack(trees: Sequence[Any]) -> Any:
-    """Stack the arrays and numbers of trees along a new first axis, by NumPy."""
+    """Stack the arrays and numbers of trees along a new first axis, with NumPy."""
     return tree_map_many(np.stack, trees)
 
 
 def tree_leaves(tree: Any) -> list[Any]:
-    """Return the leaves of a tree in order, all but dicts, tuples and None."""
-    found: list[Any] = []
-    tree_map(found.append, tree)
-    return found
+    """Return the leaves of a tree in order: everything except dicts, tuples and None."""
+    leaves: list[Any] = []
+    tree_map(leaves.append, tree)
+    return leaves
 
 
 def _like(tree: Any, parts: list[Any]) -> Any:
@@ -47,7 +47,7 @@ def _like(tree: Any, parts: list[Any]) -> Any:
 
 
 def signature(tree: Any) -> Hashable:
-    """Return a key that is equal for trees of the same names, shapes and types."""
+    """Return a hashable key, equal for trees with the same names, shapes and types."""
     if isinstance(tree, dict):
         return tuple((name, signature(part)) for name, part in tree.items())
     if isinstance(tree, tuple):

@@ -12,20 +12,21 @@ from duetto.functional.array_ops import check_same_shape
 def n_step_return(
     reward: Any, terminated: Any, truncated: Any, available: Any, discount: float
 ) -> tuple[Any, Any, Any]:
-    """Sum each window's rewards up to the end of its episode or of the data (Sutton & Barto, 2018, equation 7.1)::
+    """Return n-step returns R, cut at the end of the episode or of the data (Sutton & Barto, 2018, equation 7.1)::
 
         R = Σ_{k<n'} γ^k r_k
         discount = γ^n' · (1 - terminated_{n'-1})
         target = R + discount · V(s_{n'})
 
-    n' ≤ n counts the transitions up to and including the first that terminated or was truncated, and never more than
-    `available`. A truncated window looks ahead from the final observation of its episode, so it keeps its discount.
+    A row is a window of n successive transitions. n' is the number of its transitions up to and including the first
+    that terminated or was truncated, at most n and at most `available`. After a truncation, the target bootstraps from
+    the episode's final observation, so the discount is not 0.
 
     Args:
-        reward: (B, n), r_k of n transitions in time order; arbitrary, even NaN, after the window's end.
-        terminated: (B, n) bool, the task ended with this transition: no future counts.
+        reward: (B, n), r_k of n transitions in time order; arbitrary, even NaN, after the first n'.
+        terminated: (B, n) bool, the task ended with this transition, so the target does not bootstrap.
         truncated: (B, n) bool, the episode was cut from outside after this transition.
-        available: (B,) int in 1 .. n or more, how many of the n transitions exist.
+        available: (B,) int ≥ 1, how many of the n transitions exist; all if it exceeds n.
         discount: γ.
 
     Returns:
@@ -43,18 +44,18 @@ def n_step_return(
 
 
 def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
-    """y = r + γ V(s'), all of one shape, (B,) or (B, L) (Sutton & Barto, 2018, the target of equation 6.2).
+    """Return the target y = r + γ V(s') (Sutton & Barto, 2018, equation 6.2).
 
-    `discount` is γ, 0 where the episode terminated. Raises ValueError if shapes differ.
+    All arrays are (B,), or (B, L). `discount` is γ, 0 where the episode terminated. Raises ValueError if shapes differ.
     """
     check_same_shape(reward=reward, discount=discount, next_value=next_value)
     return reward + discount * next_value
 
 
 def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:
-    """Target policy smoothing, a' = clip(μ'(s') + clip(σ·noise, low, high), -1, 1) (Fujimoto et al., 2018, eq. 14).
+    """Return the smoothed target action a' = clip(μ'(s') + clip(σ·noise, low, high), -1, 1).
 
-    The outer clip is from the authors' code, not the equation.
+    Fujimoto et al., 2018, eq. 14. The outer clip is in the authors' code, not in the equation.
 
     `action`, the standard normal `noise` and the result are (B, A). Raises ValueError if shapes differ.
     """
@@ -72,7 +73,7 @@ def generalized_advantages(
     discount: float,
     trace: float,
 ) -> Any:
-    """Generalized advantage estimation (Schulman et al., 2016, arXiv:1506.02438, equation 16)::
+    """Return generalized advantage estimates (Schulman et al., 2016, arXiv:1506.02438, equation 16)::
 
         δ_t = r_t + γ (1 - terminated_t) V(s'_t) - V(s_t),     A_t = δ_t + γ λ (1 - done_t) A_{t+1}
 
@@ -98,7 +99,7 @@ def generalized_advantages(
     discounts = discount * ~terminated
     advantage = reward + discounts * next_value - value
     decay = discount * trace * ~(terminated | truncated)
-    # The recurrence by doubling: after k rounds A_t holds its first 2^k terms, and `decay` the product over them.
+    # Doubling: after k rounds, A_t is the sum of its first 2^k terms, and `decay` is the product of 2^k factors.
     reach, steps = 1, len(reward)
     while reach < steps:
         further = advantage[:-reach] + decay[: steps - reach] * advantage[reach:]
@@ -109,9 +110,9 @@ def generalized_advantages(
 
 
 def explained_variance(value: Any, returns: Any) -> Any:
-    """1 - Var(R - V) / Var(R) of V and R (...): how well values predict returns, as OpenAI Baselines logs it.
+    """Return the explained variance 1 - Var(R - V) / Var(R), a scalar, as in OpenAI Baselines.
 
-    1 is a perfect prediction, 0 as good as a constant; 0 where R does not vary.
+    It is 1 if the values V predict the returns R perfectly; 0 if V is no better than a constant, or if R is constant.
     """
     xp = array_namespace(returns)
     spread = xp.var(returns)

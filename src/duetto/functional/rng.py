@@ -1,7 +1,7 @@
 """Random generators, one for each purpose, derived from the run's seed; their states can be saved.
 
-NumPy draws every random number that learning depends on. So both frameworks see the same numbers for the same seed, and
-checkpoints contain no framework's generator.
+NumPy draws the random numbers that learning depends on (JAX only in compiled loops, `learners.jax_random`). So both
+frameworks see the same numbers for the same seed, and checkpoints contain no framework's generator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from duetto.errors import CheckpointError
 
 
 def as_int(value: Any) -> Any:
-    """Return any integer, such as NumPy's, as an int; all else unchanged, also bools and 1.0."""
+    """Return an integer of any library as an int; return anything else unchanged, including bools and floats."""
     if isinstance(value, bool):
         return value
     try:
@@ -26,7 +26,7 @@ def as_int(value: Any) -> Any:
 
 
 def generator(seed: int, purpose: str, worker: int = 0) -> np.random.Generator:
-    """Return the generator of (run seed, purpose, worker); a new purpose never changes another's numbers."""
+    """Return the random generator for a run's seed, a purpose and a worker; all generators are independent."""
     return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), worker]))
 
 
@@ -36,7 +36,7 @@ def rng_state(random: np.random.Generator) -> dict[str, Any]:
 
 
 def restore_rng(random: np.random.Generator, state: dict[str, Any]) -> None:
-    """Set the generator to a state from `rng_state`. Raises CheckpointError for an invalid one."""
+    """Set the generator to a state from `rng_state`. Raises CheckpointError for an invalid state."""
     try:
         random.bit_generator.state = state
     except (KeyError, TypeError, ValueError, OverflowError) as error:

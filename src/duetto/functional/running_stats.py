@@ -1,4 +1,4 @@
-"""Running mean and variance of a stream of batches, and scaling by them."""
+"""Running mean and variance of a stream of batches, and normalization with them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from array_api_compat import array_namespace
 class Moments(NamedTuple):
     """Mean and variance per element, and the number of samples."""
 
-    mean: Any  # (...,) float64, or JAX's float32
-    variance: Any  # (...,) like the mean, of the population
+    mean: Any  # (...,) float64; float32 in JAX
+    variance: Any  # (...,) population variance, in the mean's dtype
     count: Any  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
-def initial_moments(shape: tuple[int, ...], count: float = 1.0) -> Moments:
-    """Return mean 0 and variance 1 with the weight of `count` samples, which leaves data unscaled at first.
+def initial_moments(shape: tuple[int, ...], prior: float = 1.0) -> Moments:
+    """Return mean 0 and variance 1 with the weight of `prior` samples. They leave data unscaled at first.
 
-    skrl has 1, Gymnasium 0.0001, so that the first samples decide.
+    skrl uses a prior of 1. Gymnasium uses 0.0001, so its first samples outweigh these values.
     """
-    return Moments(np.zeros(shape), np.ones(shape), count)
+    return Moments(np.zeros(shape), np.ones(shape), prior)
 
 
 def update_moments(moments: Moments, batch: Any) -> Moments:

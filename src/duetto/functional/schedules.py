@@ -18,7 +18,7 @@ def linear(step: int, steps: int, initial: float, final: float) -> float:
 
 
 def decay_factor(kind: Decay, progress: float, final: float) -> float:
-    """Return the learning rate's factor at `progress` in [0, 1]: 1 at the start, `final` at the end unless constant."""
+    """Return a learning rate's factor at `progress` in [0, 1]. The factor falls from 1 to `final`, or is always 1."""
     progress = min(max(progress, 0.0), 1.0)
     if kind == "constant":
         return 1.0
@@ -29,14 +29,14 @@ def decay_factor(kind: Decay, progress: float, final: float) -> float:
 def epsilon_schedule(
     kind: Literal["linear", "exponential"], step: int, steps: int, initial: float, final: float
 ) -> float:
-    """Return `linear` at `step`, or (initial - final) exp(-step / steps) + final (DI-engine's ε schedules)."""
+    """Return ε at `step`: as `linear` does, or (initial - final) exp(-step / steps) + final (as in DI-engine)."""
     if kind == "linear":
         return linear(step, steps, initial, final)
     return (initial - final) * math.exp(-step / steps) + final
 
 
 def exploration_ladder(count: int, base: float, exponent: float) -> np.ndarray:
-    """Return ε_i = base^(1 + α i / (N-1)) of N actors (Horgan et al., 2018, Ape-X, arXiv:1803.00933).
+    """Return ε_i = base^(1 + α i / (N-1)) of N = `count` actors (Horgan et al., 2018, Ape-X, arXiv:1803.00933).
 
     A single actor has `base`.
     """
@@ -44,7 +44,7 @@ def exploration_ladder(count: int, base: float, exponent: float) -> np.ndarray:
 
 
 def kl_adaptive(rate: float, kl: float, threshold: float) -> float:
-    """Return the next learning rate for a KL divergence near `threshold` (skrl's KLAdaptiveRL)."""
+    """Return a lower rate if `kl` is far above `threshold`, and a higher rate if far below (skrl's KLAdaptiveRL)."""
     if kl > 2.0 * threshold:
         return max(rate / 1.5, 1e-6)
     return min(1.5 * rate, 1e-2) if kl < threshold / 2.0 else rate

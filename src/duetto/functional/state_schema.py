@@ -1,12 +1,12 @@
-"""Schemas of saved states, and their check before any part of a state is used or allocated.
+"""Schemas of saved states; a state is checked before any part of it is used or allocated.
 
 A schema is
-- `int`: an integer from 0 to 2^53, `INTEGER`: also from -2^53; `float`: a finite number, `BOUND`: also infinite;
-  `bool`; `str`,
-- an array: one of the same shape, of a dtype that fits without loss of kind,
-- `ArrayOf`: an array with rows of a shape and dtype,
-- a dict: a dict with these keys, each with its schema; further keys are ignored, as they are never read,
-- `DictOf` and `ListOf`: a dict with any keys, a list, of one schema; `OptionalOf`: None or one schema,
+- `int`: an integer from 0 to 2^53; `INTEGER`: one from -2^53 to 2^53; `float`: a finite number; `BOUND`: a finite or
+  infinite number; `bool`; `str`,
+- a NumPy array: an array of the same shape, with a dtype that NumPy can cast to this array's dtype (`same_kind`),
+- `ArrayOf`: an array whose rows have a given shape and dtype,
+- a dict: a dict with these keys, whose values have the given schemas; further keys are ignored,
+- `DictOf` and `ListOf`: a dict or a list whose values have one schema; `OptionalOf`: None, or a value with a schema,
 - `ANY`: not checked here.
 """
 
@@ -29,7 +29,7 @@ _MOST = 2**53
 
 @dataclass(frozen=True)
 class DictOf:
-    """A dict whose values have one schema; with `keys`, exactly these keys."""
+    """A dict whose values all have the schema `form`, with exactly the keys `keys`; None allows any keys."""
 
     form: Any
     keys: Sequence[str] | None = None
@@ -37,21 +37,21 @@ class DictOf:
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list whose items have one schema."""
+    """A list whose items all have the schema `form`."""
 
     form: Any
 
 
 @dataclass(frozen=True)
 class OptionalOf:
-    """None, or a value with the schema."""
+    """None, or a value with the schema `form`."""
 
     form: Any
 
 
 @dataclass(frozen=True)
 class ArrayOf:
-    """An array (rows, *shape); `rows` None is any number, `shape` None any shape."""
+    """An array of shape (rows, *shape). `rows` None allows any number of rows, `shape` None any shape."""
 
     rows: int | None
     shape: tuple[int, ...] | None
@@ -59,21 +59,21 @@ class ArrayOf:
 
     @classmethod
     def like(cls, array: np.ndarray, rows: int | None = None) -> ArrayOf:
-        """Return the schema of `rows` rows like those of `array`."""
+        """Return the schema of an array with `rows` rows, each with the shape and dtype of a row of `array`."""
         return cls(rows, array.shape[1:], array.dtype)
 
 
-ARRAY = ArrayOf(None, None)  # of real numbers
+ARRAY = ArrayOf(None, None)  # any array of real numbers
 
 
 def check(state: Any, form: Any, what: str) -> None:
     """Raise CheckpointError with the path to the fault if `state` violates the schema. `what` names the state."""
     if fault := problem(state, form):
-        raise CheckpointError(f"The checkpoint is not one of this run, or was changed: {what}{fault}.")
+        raise CheckpointError(f"The checkpoint does not belong to this run, or was changed: {what}{fault}.")
 
 
 def problem(state: Any, form: Any) -> str:
-    """Return the path from here to the fault, and the fault; "" if there is none."""
+    """Return the path from `state` to the first fault, followed by the fault; "" if there is none."""
     match form:
         case OptionalOf():
             return "" if state is None else problem(state, form.form)
@@ -98,8 +98,8 @@ def _of_parts(state: dict[Any, Any], forms: dict[Any, Any]) -> str:
     for key, form in forms.items():
         if key not in state:
             return f" has no {key}"
-        if found := problem(state[key], form):
-            return f"/{key}{found}"
+        if fault := problem(state[key], form):
+            return f"/{key}{fault}"
     return ""
 
 

@@ -1,11 +1,11 @@
-"""Learners run an algorithm's updates in PyTorch or JAX. `choose` selects the framework, and `build` imports only that.
+"""Learners run an algorithm's updates in PyTorch or JAX. `choose` selects a framework; `build` imports only this one.
 
 base              Learner: counters, schedules, random numbers, state, metrics of losses (learn/*)
 policy            acting, also without a framework
 torch, torch_adam, cuda_graphs                                             the learner in PyTorch
 jax, jax_update, jax_random                                                the learner in JAX
-torch_vmap, multi_seed                                                     several seeds in one program
-runtime           threads, the start of JAX and its cache, freed memory
+torch_vmap, multi_seed                                                     training several seeds in one program
+runtime           settings of the process: CPU threads, the start of JAX and its cache, memory
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def choose(
 ) -> tuple[Backend, Device]:
     """Return backend and device for these observations.
 
-    "auto" selects the fastest installed backend among `possible`, and a GPU if it can use one. `threads` is the number
-    of JAX's CPU threads: to look for a GPU starts JAX.
+    If `backend` is "auto", choose the fastest installed one among `possible`. If `device` is "auto", choose a GPU if a
+    backend can use it. Looking for a GPU may start JAX; `threads` is then the number of JAX's CPU threads.
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
     candidates: list[Backend] = [backend] if backend != "auto" else _fastest_first(observation, wanted, possible)
@@ -68,7 +68,7 @@ def choose(
                 return candidate, "cuda"
         if device == "auto":
             return choose(observation, backend, "cpu", threads, possible)
-    return candidates[0], wanted  # which refuses CUDA if there is none
+    return candidates[0], wanted  # if this backend cannot use CUDA, its learner raises UsageError
 
 
 def _fastest_first(observation: Space, device: Device, possible: Sequence[Backend]) -> list[Backend]:
@@ -76,9 +76,9 @@ def _fastest_first(observation: Space, device: Device, possible: Sequence[Backen
     if not available:
         what = f"Neither {' nor '.join(possible)} is" if len(possible) > 1 else f"Your networks need {possible[0]}, not"
         raise UsageError(f"{what} installed. Install: {', or: '.join(map(install, reversed(possible)))}")
-    # Vectors on a CPU: training steps per second of TD3, DDPG and PPO (benchmarks/results/speed.md), updates of R2D2.
-    # Images on a CPU: a minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). On a GPU: TD3
-    # 978 steps per second and 393, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
+    # With vectors on a CPU, TD3, DDPG, PPO and R2D2 train faster in JAX (benchmarks/results/speed.md). With images on a
+    # CPU, a minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 ms in JAX (AMD Zen 5). On a GPU, TD3 makes 978
+    # steps per second in PyTorch and 393 in JAX, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
     fastest = "jax" if device == "cpu" and not is_image(observation) else "torch"
     return sorted(available, key=lambda backend: backend != fastest)
 
@@ -90,7 +90,7 @@ def _has_cuda(backend: Backend, threads: int) -> bool:
         from duetto.learners.torch import has_cuda
 
         return has_cuda()
-    start_jax(threads)  # with our threads: asking JAX for devices starts it
+    start_jax(threads)  # first, as asking JAX for devices would start it with another number of threads
     return jax_has_cuda()
 
 
@@ -107,31 +107,31 @@ def build(
 ) -> Learner:
     """Build a learner with fresh parameters.
 
-    `threads` is the framework's number of CPU threads; 0: see `learners.runtime`. JAX keeps the number with which it
-    started in this process (`runtime.start_jax`); see `Learner.threads`.
+    `threads` is the framework's number of CPU threads; if it is 0, `learners.runtime` chooses one. JAX keeps the number
+    with which it started in this process (`runtime.start_jax`), so `Learner.threads` contains the actual number.
 
-    For several seeds, it builds the learner with which `multi_seed.SeedGroup` computes.
+    If `seed` is a sequence, return one learner that trains all these seeds, for `multi_seed.SeedGroup` only.
 
     Raises:
         UsageError: The framework is not installed.
     """
-    own: Any = (algorithm, observation, action, seed, device, precision, threads)
+    arguments: Any = (algorithm, observation, action, seed, device, precision, threads)
     try:
         if backend == "torch" and isinstance(seed, int):
             from duetto.learners.torch import TorchLearner
 
-            return TorchLearner(*own)
+            return TorchLearner(*arguments)
         if backend == "torch":
             from duetto.learners.torch_vmap import TorchVmapLearner
 
-            return TorchVmapLearner(*own)
+            return TorchVmapLearner(*arguments)
         if isinstance(seed, int):
             from duetto.learners.jax import JaxLearner
 
-            return JaxLearner(*own)
+            return JaxLearner(*arguments)
         from duetto.learners.jax import JaxVmapLearner
 
-        return JaxVmapLearner(*own)
+        return JaxVmapLearner(*arguments)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA[backend]:
             raise

@@ -1,10 +1,11 @@
 """The base class of learners: names, counters, schedules, random numbers and state.
 
 A learner owns everything that learning changes: parameters, optimizer moments, counters, random state. Its state
-consists of arrays and JSON values under the same names in both frameworks, so each loads the other's.
+consists of arrays and JSON values under the same names in both frameworks, so each framework loads the other's state.
 
-    update_each(batches)   count the updates, draw their noise and minibatches, and make them in groups of one kind
-    update_alike(updates)  make a group. PyTorch: one after the other; JAX: one compiled program
+    update_each(batches)   count the updates, draw their noise and minibatches, and group them by `Algorithm.phase`
+                           and shapes
+    update_alike(updates)  make the updates of a group: PyTorch one after the other, JAX in one compiled program
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from duetto.functional.pytree import signature, tree_leaves
 from duetto.functional.rng import generator, restore_rng, rng_state
 from duetto.functional.schedules import decay_factor, kl_adaptive
 from duetto.functional.state_schema import ANY, ARRAY, DictOf
-from duetto.learners.policy import PARAMETERS, Method, NumpyPolicy, Parameters, Policy, as_called, is_faster
+from duetto.learners.policy import PARAMETERS, Method, NumpyPolicy, Parameters, Policy, is_faster
 from duetto.networks.spaces import Space
 
 Precision = Literal["float32", "bf16"]
 
 
 class LazyArray:
-    """An array on a device, or a part of it; the whole array is copied to the host when NumPy first reads a part."""
+    """An array on a device, or a part of it; when NumPy first reads any part, the whole array is copied to the host."""
 
     def __init__(self, array: Array) -> None:
-        self._source = [array]  # the same list in all parts
+        self._source = [array]  # all parts share this list, and thus one copy on the host
         self._index: tuple[int, ...] = ()
 
     def __getitem__(self, number: int) -> LazyArray:
@@ -53,18 +54,18 @@ class LazyArray:
 
 
 class Metrics(NamedTuple):
-    """The report of one update. Nobody waits for the device until NumPy reads `values` or `priority`."""
+    """The metrics of one update. Only reading `values` or `priority` with NumPy waits for the device."""
 
     names: tuple[str, ...]
     values: LazyArray  # (len(names),) float32
     priority: LazyArray | None  # (B,), the new priority of each transition, if the algorithm has priorities
 
     def value(self, name: str) -> float:
-        """Return the value of this name, after waiting for the device."""
+        """Return the metric of this name, after waiting for the device."""
         return float(np.asarray(self.values)[self.names.index(name)])
 
     def row(self, number: int) -> Metrics:
-        """Return one update's or one seed's metrics, of those with a first axis of several."""
+        """Return the metrics of one update or seed, if updates or seeds are the first axis of the arrays."""
         return Metrics(self.names, self.values[number], None if self.priority is None else self.priority[number])
 
 
@@ -73,14 +74,14 @@ class Update(NamedTuple):
 
     phase: int
     batch: Any
-    rows: Any  # (M, B) int32, the minibatches of the batch; None: the whole batch
+    rows: Any  # (M, B) int32, rows of the batch in each of M minibatches; None: one step with the whole batch
     noise: Any
-    learning_rates: dict[str, Any]  # of the optimizers
+    learning_rates: dict[str, Any]  # by optimizer
     scheduled: dict[str, Any]  # see `Algorithm.scheduled`
 
 
 def on_host(array: Array) -> np.ndarray:
-    """Return an array of either framework as NumPy's, after waiting for its device."""
+    """Return a PyTorch or JAX array as a NumPy array, after waiting for its device."""
     return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
 
 
@@ -88,9 +89,9 @@ class Learner(Policy):
     """Parameters, target networks, optimizers, counters and random state, and the updates that change them.
 
     Attributes:
-        threads: Number of CPU threads, on which the last bits of results may depend; 0 on a GPU.
+        threads: Number of CPU threads; 0 on a GPU. The last bits of results may depend on this number.
         at_once: Maximum number of updates that `update_each` makes in one program.
-        seeds: Number of seeds that are computed side by side, see `multi_seed`.
+        seeds: Number of seeds that learn side by side, see `multi_seed`.
     """
 
     backend: Literal["torch", "jax"]
@@ -105,8 +106,8 @@ class Learner(Policy):
         for name, spec in self.specs.items():
             if spec.custom is not None and spec.recurrent:
                 raise UsageError(
-                    f"{algorithm.name()}'s {name} is a custom network, which sees one step at a time, and its "
-                    "recurrent layers learn from sequences. Leave the network out, or set recurrent to none."
+                    f"{algorithm.name()}'s {name} is a custom network, which sees one step at a time. Recurrent layers "
+                    "learn from sequences. Remove the custom network, or set recurrent to none."
                 )
         self.targets: dict[str, str] = algorithm.targets()
         self.optimizer_specs: dict[str, OptimizerSpec] = algorithm.optimizers()
@@ -118,25 +119,26 @@ class Learner(Policy):
         self.updates: int = 0
         self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
         self._seed = seed
-        # Copying parameters that change with every step costs more than NumPy saves (but see `JaxLearner`). The policy
-        # of a rollout is compared with the learned one, so both have the same precision.
+        # Off-policy, parameters change at every step, and copying them to NumPy costs more than NumPy saves (except in
+        # `JaxLearner`). PPO's loss compares the policy that collected with the learned one, so both use one precision.
         self.on_policy: bool = algorithm.memory().on_policy
         collects = self.on_policy and precision == "float32"
         faster = collects and all(is_faster(self.specs[name]) for name in algorithm.acting_networks)
-        self._numpy_rows: float = math.inf if faster else 0  # most observations with which NumPy acts
-        self._numpy_policy: NumpyPolicy | None = None  # with the current parameters
+        self._numpy_rows: float = math.inf if faster else 0  # NumPy acts on at most this many observations
+        self._numpy_policy: NumpyPolicy | None = None  # None when parameters have changed
 
     def update(self, batch: Any, progress: float = 0.0) -> Metrics:
-        """Learn from one batch of NumPy arrays. `progress` in [0, 1] is how far the run is, for schedules.
+        """Learn from one batch of NumPy arrays; `progress` in [0, 1] is the completed share of the run, for schedules.
 
-        If the algorithm splits the batch (`Algorithm.split`), each minibatch has an update, and the metrics are means.
+        If the algorithm splits the batch (`Algorithm.split`), the update has a step for each minibatch, and its metrics
+        are means over these steps.
         """
         return self.update_each([batch], [progress])[0]
 
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
         """Learn from each batch in turn, with at most `at_once` updates in one program; return their metrics.
 
-        No batch may depend on the update before it. The epochs of a rollout have the same object as their batch.
+        No batch may depend on the updates before it. For each epoch of a rollout, pass the same batch object.
         """
         metrics: list[Metrics] = []
         for updates in self._prepare_each(batches, progress):
@@ -146,13 +148,13 @@ class Learner(Policy):
 
     @abstractmethod
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        """Make successive updates of one phase and shape; in on-policy algorithms, of one batch. See `torch`, `jax`."""
+        """Make successive updates of the same phase and shapes; on-policy, they also have the same batch."""
 
     def _prepare_each(self, batches: Sequence[Any], progress: Sequence[float]) -> Iterator[list[Update]]:
-        """Count the updates and draw their random numbers; yield them in groups for `update_alike`."""
+        """Count the updates and draw their random numbers; yield groups of updates for `update_alike`."""
         pairs = zip(batches, progress, strict=True)
-        while some := [self._prepare(*pair) for pair in islice(pairs, self.at_once)]:
-            yield from self._alike(some)
+        while updates := [self._prepare(*pair) for pair in islice(pairs, self.at_once)]:
+            yield from self._alike(updates)
 
     def _prepare(self, batch: Any, progress: float) -> Update:
         self.updates += 1
@@ -163,7 +165,11 @@ class Learner(Policy):
         return Update(self.algorithm.phase(self.updates), batch, rows, noise, rates, scheduled)
 
     def _alike(self, updates: list[Update]) -> Iterator[list[Update]]:
-        """Yield successive updates of one phase and shape; in on-policy algorithms of one batch, else 1, 2, 4, 8 ..."""
+        """Yield groups of successive updates with the same phase and shapes.
+
+        On-policy, the updates of a group also have the same batch. Off-policy, a group has 1, 2, 4, 8 or 16 updates, so
+        JAX compiles few programs.
+        """
         while len(updates) > 1:
             kinds = [(one.phase, signature(one), id(one.batch) if self.on_policy else None) for one in updates]
             count = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), len(updates))
@@ -174,33 +180,28 @@ class Learner(Policy):
             yield updates
 
     def _adapt_rates(self, metrics: Metrics) -> None:
-        """Adapt the learning rates that follow the KL divergence to an update's metrics."""
+        """Adapt the learning rates that depend on the KL divergence, which is one of an update's metrics."""
         for name, rate in self._adapted.items():
             self._adapted[name] = kl_adaptive(rate, metrics.value(DIVERGENCE), self.optimizer_specs[name].kl)
 
     @override
-    def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """Act in NumPy if that is faster."""
+    def call_with_carry(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """Call the method in NumPy if that is faster, else in the framework."""
         most = self._numpy_rows
         if not most or (most < math.inf and len(tree_leaves(obs)[0]) > most):
             return self._act(method, obs, *noise)
         if self._numpy_policy is None:
             self._numpy_policy = NumpyPolicy(self.algorithm, self.specs)
             self._numpy_policy.use(self.parameters(*self.algorithm.acting_networks))
-        return self._numpy_policy.remember(method, obs, *noise)
-
-    def _callable(self, name: str, net: Any) -> Any:
-        """Return the network as losses and policies call it."""
-        source = self.targets.get(name, name)
-        return as_called(source, self.specs[source], net)
+        return self._numpy_policy.call_with_carry(method, obs, *noise)
 
     @abstractmethod
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """Compute the algorithm's method in the framework, NumPy to NumPy; return its result and the hidden states."""
+        """Run the algorithm's method in the framework; return its result and the hidden states as NumPy arrays."""
 
     @abstractmethod
     def parameters(self, *networks: str) -> Parameters:
-        """Return copies of the parameters and running statistics of these networks, by default of all, targets too."""
+        """Return copies of these networks' parameters and running statistics; no names: of all, including targets."""
 
     @abstractmethod
     def load_parameters(self, parameters: Parameters) -> None:
@@ -225,15 +226,15 @@ class Learner(Policy):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly from a `state_dict`. Raise CheckpointError if it does not fit."""
+        """Restore a `state_dict`, so that learning continues exactly. Raise CheckpointError if `state` does not fit."""
         moments = {"steps": int, "first": DictOf(ARRAY), "second": DictOf(ARRAY)}
-        own = {"parameters": PARAMETERS, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
-        state_schema.check(state, own | {"updates": int, "adapted_rates": DictOf(float)}, "learner")
+        schema = {"parameters": PARAMETERS, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
+        state_schema.check(state, schema | {"updates": int, "adapted_rates": DictOf(float)}, "learner")
         self.load_parameters(state["parameters"])
         self.load_optimizer_state(state["optimizers"])
         restore_rng(self.random, state["random"])
         self.updates = state["updates"]
-        # `learning_rate_kl` may have changed since
+        # The user may have changed `learning_rate_kl` since the state was saved.
         self._adapted = {name: state["adapted_rates"].get(name, rate) for name, rate in self._adapted.items()}
 
     def learning_rates(self, progress: float) -> dict[str, float]:
@@ -250,13 +251,13 @@ class Learner(Policy):
 
 
 def check_named(what: str, name: str, known: Collection[str]) -> None:
-    """Raise UsageError where an algorithm names a network that is not among those `known`."""
+    """Raise UsageError if an algorithm names a network that is not in `known`."""
     if name not in known:
         raise UsageError(f"{what} {name!r}; there are {', '.join(known)}.{did_you_mean(name, known)}")
 
 
 def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the scalar and the report of a network's loss. Raise UsageError if it returned anything else."""
+    """Return the scalar and the dict of metrics that a network's loss returned; raise UsageError for anything else."""
     loss, report = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(report, dict) or tuple(getattr(loss, "shape", (0,))):
         returned = f"a {type(found).__name__}" if not isinstance(report, dict) else _kind(loss)
@@ -277,13 +278,13 @@ def _kind(value: Any) -> str:
 
 
 def summarize(info: dict[str, Array], xp: Any, mask: Any = None) -> tuple[list[str], list[Array]]:
-    """Return names and values of a loss's report: its scalars, and mean, min and max of each array.
+    """Return names and values of a loss's metrics: the scalars, and mean, min and max of each array.
 
-    Arrays (..., B, L) of a batch of sequences count only in the steps of its `mask` (B, L).
+    `mask` (B, L) is the mask of a batch of sequences: in arrays (..., B, L), steps with mask 0 are ignored.
     """
     names: list[str] = []
     values: list[Array] = []
-    for name in sorted(info.keys() - {PRIORITY}):  # JAX sorts what passes through its transformations
+    for name in sorted(info.keys() - {PRIORITY}):  # sorted, because JAX's transformations sort dicts
         array = info[name]
         if array.ndim == 0:
             names.append(name)

@@ -1,14 +1,14 @@
 """CUDA graphs: a function on a GPU that is recorded once and then replayed (PyTorch).
 
-An update of small networks has some hundred operations that take a GPU a few microseconds each, less than launching
-them takes. A CUDA graph launches all of them with one call. It records operations and addresses, so inputs are copied
-to the same place each time, and results are copied before the next replay:
+An update of small networks has some hundred operations. Each runs for a few microseconds, less than its launch takes. A
+CUDA graph launches all of them with one call. It records operations and memory addresses, so inputs are copied to the
+same place before each replay, and results are copied elsewhere before the next replay:
 
     pinned memory -- one copy --> inputs on the device | losses, gradients, Adam, averaging, as recorded | results
 
-Nothing but tensors may differ between replays: learning rates and all else that changes are inputs. A function is
-recorded before it is needed for the first time, and the tensors that the recording changes are restored. So every
-update of a run is a replay, including the first, and a resumed run makes the same updates.
+Only the values of tensors may differ between replays, so learning rates and everything else that changes are inputs. A
+function is recorded before its first use; then the tensors that the recording changed are restored. So every update of
+a run is a replay, including the first, and a resumed run makes the same updates.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class CudaTape:
     @contextlib.contextmanager
     def warm_up(self) -> Iterator[None]:
         """Return a context for calls before the recording: on a separate stream, as CUDA requires."""
-        current, own = torch.cuda.current_stream(), torch.cuda.Stream()
-        own.wait_stream(current)
-        with torch.cuda.stream(own):
+        current, separate = torch.cuda.current_stream(), torch.cuda.Stream()
+        separate.wait_stream(current)
+        with torch.cuda.stream(separate):
             yield
-        current.wait_stream(own)
+        current.wait_stream(separate)
 
     def record(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
         """Return a function that replays `function`, and its results, which each replay overwrites."""
@@ -51,29 +51,29 @@ class CudaTape:
 
 
 class GraphRecorder:
-    """Records functions and replays them."""
+    """Records each function as a CUDA graph at its first use, and replays it."""
 
     def __init__(self, device: torch.device, changing: Callable[[], Iterable[Tensor]], tape: CudaTape | None = None):
-        """`changing` returns all tensors that the functions change and that outlast their calls."""
+        """`changing` returns all tensors that the functions change and that live longer than a call."""
         self._device, self._changing, self._tape = device, changing, tape or CudaTape()
         self._graphs: dict[Hashable, tuple[DeviceInputs, Callable[[], Any], Any]] = {}
 
     def replay(self, name: Hashable, inputs: Any, function: Function, times: int = 1) -> list[Any]:
         """Return the results of `times` calls of `function` with `inputs`, a tree of arrays.
 
-        Functions of one name may differ only by the shapes and types of their inputs. Each call gets the same tensors,
-        and may change them to count the calls.
+        If a function with this name, and with inputs of these shapes and types, was recorded before, that function is
+        replayed instead. All calls get the same tensors, so a function may count its calls in one of them.
         """
         key = (name, signature(inputs))
         if key not in self._graphs:
             self._graphs[key] = self._record(inputs, function)
         on_device, replay, results = self._graphs[key]
         on_device.copy(inputs)
-        found = []
+        outputs = []
         for _ in range(times):
             replay()
-            found.append(tree_map(torch.clone, results))
-        return found
+            outputs.append(tree_map(torch.clone, results))
+        return outputs
 
     def _record(self, inputs: Any, function: Function) -> tuple[DeviceInputs, Callable[[], Any], Any]:
         on_device = DeviceInputs(inputs, self._device)
@@ -92,7 +92,7 @@ class GraphRecorder:
 
 
 class DeviceInputs:
-    """A buffer on the device that inputs are copied to at once, each array at a multiple of 64 bytes.
+    """A buffer on the device for a function's inputs, filled by one copy. Inputs start at multiples of 64 bytes.
 
     Attributes:
         tensors: The tree of inputs, on the device.
@@ -115,7 +115,7 @@ class DeviceInputs:
         self._buffers = [(x, _views(x, slots), torch.cuda.Event() if pinned else None) for x in hosts]
 
     def copy(self, inputs: Any) -> None:
-        """Copy these inputs to the device, after the work that it has queued."""
+        """Copy these inputs to the device, after the work that is queued there."""
         self._buffers.reverse()
         host, views, sent = self._buffers[0]
         if sent is not None:
@@ -128,7 +128,7 @@ class DeviceInputs:
 
 
 def _views(buffer: Tensor, slots: list[tuple[int, np.ndarray]]) -> list[Tensor]:
-    """Return the part of a buffer for each array, in its shape and type."""
+    """Return each array's part of a buffer, as a tensor of the array's shape and type."""
     types = [torch.from_numpy(np.empty(0, array.dtype)).dtype for _, array in slots]
     parts = [buffer[start : start + array.nbytes] for start, array in slots]
     return [part.view(kind).view(array.shape) for part, kind, (_, array) in zip(parts, types, slots, strict=True)]

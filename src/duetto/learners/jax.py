@@ -1,8 +1,8 @@
 """The learner in JAX.
 
 The algorithm's `update` runs inside `jit` on a `TracedUpdate`, which holds the networks and optimizer states while
-they are traced (`jax_update`). Each phase has a compiled program, for 1, 2, 4, 8 or 16 updates, or for all epochs
-of a rollout: a call takes as long as an update of small networks. The grouping depends on the number of updates alone.
+they are traced (`jax_update`). Each phase (`Algorithm.phase`) has compiled programs for 1, 2, 4, 8 or 16 updates, or
+for all epochs of a rollout, because calling a program takes as long as an update of small networks.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from duetto.networks.spaces import Space
 
 CompilerOptions = dict[str, str | int | bool | float]
 MOST_AT_ONCE = 16  # updates in one program
-MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # observations and parameters with which NumPy acts
-# On a GPU: choose kernels by rule. Another process would measure others as the fastest, which add in another order.
+MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # NumPy acts on up to 16 observations, with networks up to this size
+# On a GPU: select kernels by a fixed rule. By default XLA measures which kernels are fastest, so another process may
+# select kernels that add in another order.
 SAME_EACH_TIME: CompilerOptions = {"xla_gpu_deterministic_ops": True}
 # On a CPU: matrix products by Eigen instead of YNNPACK, XLA's default. TD3's update with 256 rows and layers of 400 and
-# 300 units takes 0.92 times the CPU time (AMD EPYC, Zen 4); wider layers and smaller batches are as fast or slower.
+# 300 units takes 0.92 times the CPU time (AMD EPYC, Zen 4). Eigen is not faster for wider layers or smaller batches.
 EIGEN: CompilerOptions = {"xla_cpu_experimental_ynn_fusion_type": ""}
 EIGEN_ROWS, EIGEN_UNITS = 128, 512
 
 
 class JaxLearner(Learner):
-    """The learner in JAX: lists of arrays, Optax, one program per phase."""
+    """The learner in JAX. Networks are lists of arrays, optimizers are from Optax; each phase has compiled programs."""
 
     backend: Literal["torch", "jax"] = "jax"
 
@@ -79,14 +80,18 @@ class JaxLearner(Learner):
         self.on_gpu: bool = device == "cuda"
         acting = [shape for name in algorithm.acting_networks for shape in self._nets[name].shapes]
         small = sum(math.prod(shape) for shape in acting) <= MOST_PARAMETERS
-        elsewhere = self.on_policy or self.recurrent or device != "cpu"
-        if small and not elsewhere and in_numpy(algorithm, self.specs):  # a copy of them is faster than a call
+        off_policy = not self.on_policy and not self.recurrent
+        # For small networks, copying the parameters and acting in NumPy is faster than a call of JAX.
+        if small and off_policy and device == "cpu" and in_numpy(algorithm, self.specs):
             self._numpy_rows = MOST_ROWS
 
     # ------------------------------------------------------------------------------------------------ learning
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        """Make updates of one phase in one compiled program, which gets a rollout once for all epochs."""
+        """Make updates of the same phase and shapes by one call of a compiled program.
+
+        On-policy, the updates are epochs of one rollout, which the program gets only once.
+        """
         first, rollout = updates[0], updates[0].batch if self.on_policy else None
         if (compiled := self._compiled.get(first.phase)) is None:
             compiled = self._compiled[first.phase] = CompiledUpdate(self, self._state, first)
@@ -95,7 +100,7 @@ class JaxLearner(Learner):
         fixed = {name: self._state[name] for name in compiled.reads}
         changed, values, priority = compiled.program(changing, fixed, rollout, inputs)
         self._state.update(changed)
-        if self.on_policy:  # on a CPU JAX reads the rollout's memory, which the caller fills again
+        if self.on_policy:  # on a CPU, JAX reads the caller's arrays, which the next rollout overwrites
             jax.block_until_ready(values)
         metrics = Metrics(compiled.names, LazyArray(values), None if priority is None else LazyArray(priority))
         return [metrics.row(number) for number in range(len(updates))]
@@ -120,19 +125,19 @@ class JaxLearner(Learner):
         return run
 
     def exactly(self) -> AbstractContextManager[Any]:
-        """Return a context for tracing in which float32 products are exact; on newer GPUs JAX uses TensorFloat-32."""
+        """Return a context for tracing without TensorFloat-32, which JAX uses by default on newer GPUs."""
         return jax.default_matmul_precision("float32") if self.on_gpu else nullcontext()
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function to compile for a function of one learner's arrays: here itself; see `JaxVmapLearner`."""
+        """Return the function to compile: `function` itself; in `JaxVmapLearner`, mapped over seeds."""
         return function
 
     def of_one(self, tree: Any) -> Any:
-        """Return one learner's arrays, of those that the result of `each` takes."""
+        """Return the arrays of one seed: `tree` itself; in `JaxVmapLearner`, the first seed's part of it."""
         return tree
 
     def compiler_options(self, rows: int = 0) -> CompilerOptions | None:
-        """Return XLA's options for updates with batches of `rows`; None if `XLA_FLAGS` sets one."""
+        """Return XLA's options for updates with batches of `rows` rows; None if `XLA_FLAGS` sets one of them."""
         options = SAME_EACH_TIME if self.on_gpu else EIGEN if self._by_eigen(rows) else {}
         named = any(option in os.environ.get("XLA_FLAGS", "") for option in options)
         return None if named else options or None
@@ -145,12 +150,12 @@ class JaxLearner(Learner):
         return small and xla_has(frozenset(EIGEN.items()))
 
     def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
-        """Return a network as losses and policies call it, with these arrays."""
+        """Return network `name` with these arrays, in the form that losses and policies call."""
         net = self._nets[name].with_arrays(arrays, jnp.bfloat16 if precision == "bf16" else jnp.float32)
-        return self._callable(name, net)
+        return self._callable(self.targets.get(name, name), net)
 
     def networks(self) -> SimpleNamespace:
-        """Return the acting networks as a policy calls them, recurrent ones in a new `RecurrentUnroll`."""
+        """Return the acting networks in the form that policies call; recurrent ones in a new `RecurrentUnroll`."""
         names = self.algorithm.acting_networks
         return SimpleNamespace(**{name: self.called(name, self._state[f"net/{name}"], "float32") for name in names})
 
@@ -204,10 +209,10 @@ class JaxLearner(Learner):
     def _arrays(
         self, network: str, values: dict[str, np.ndarray], owner: str, number: int | None = None
     ) -> list[Array]:
-        """Return the first `number` of a network's arrays (default: all) from values by name."""
+        """Return a network's first `number` arrays (default: all), on the device, from `values` by name."""
         net = self._nets[network]
         expected = dict(zip(net.names[:number], net.shapes[:number], strict=True))
-        # Copied, because on a CPU JAX reads the caller's memory.
+        # Copied, because on a CPU JAX may use the caller's memory.
         return self._put([np.array(value) for value in matched(values, expected, owner).values()])
 
     def _put(self, tree: Any) -> Any:
@@ -223,7 +228,7 @@ class JaxVmapLearner(JaxLearner):
         super().__init__(algorithm, observation, action, seeds[0], *how)
         states = [JaxLearner(algorithm, observation, action, seed, *how)._state for seed in seeds]
         self._state = self._put(jax.tree.map(lambda *rows: np.stack(list(map(np.asarray, rows))), *states))
-        for name in self.specs:  # a target shares its source's
+        for name in self.specs:  # a target network shares the `net` of its source
             net = self._nets[name]
             net.shapes = [(len(seeds), *shape) for shape in net.shapes]
 
@@ -237,19 +242,19 @@ class JaxVmapLearner(JaxLearner):
 
 
 def _first(rows: Any) -> Any:
-    """Return the first seed's array; of an array on a device only its shape, which is all that tracing needs."""
+    """Return the first seed's array. If it is on a device, return only its shape and type: tracing needs no values."""
     return rows[0] if isinstance(rows, np.ndarray) else jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)
 
 
 def _float32(update: Update, rollout: Any) -> Update:
-    """Return an update with rates in float32, and without the batch if it is the rollout."""
+    """Return the update with its scalars as float32, and without its batch if there is a `rollout`."""
     rates, scheduled = (tree_map(np.float32, rates) for rates in (update.learning_rates, update.scheduled))
     batch = update.batch if rollout is None else None
     return update._replace(phase=None, batch=batch, learning_rates=rates, scheduled=scheduled)
 
 
 def _stacked(arrays: Sequence[Any]) -> np.ndarray:
-    return np.stack(arrays) if len(arrays) > 1 else np.asarray(arrays[0])[None]  # which is no copy
+    return np.stack(arrays) if len(arrays) > 1 else np.asarray(arrays[0])[None]  # a view
 
 
 def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
@@ -269,7 +274,7 @@ def _begun(optimizer: optax.GradientTransformation, parameters: list[np.ndarray]
 def _device(device: str) -> Any:
     if device == "cuda" and not jax_has_cuda():
         raise UsageError(
-            "JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'. A run that has started goes "
-            "on with `device: cpu` in its config.yaml and --accept-changes."
+            "JAX finds no CUDA device. Use --device cpu, or pip install 'jax[cuda13]'. To continue a run from a GPU, "
+            "set `device: cpu` in its config.yaml and add --accept-changes."
         )
     return jax.local_devices(backend="gpu" if device == "cuda" else "cpu")[0]

@@ -1,6 +1,6 @@
 """Random numbers inside compiled programs, with the methods of NumPy's generator that algorithms use.
 
-A key is folded from the run's seed, a purpose and the number of a step, so no generator's state has to be saved.
+A key depends only on the run's seed, a purpose (a name) and a step's number. So checkpoints contain no generator state.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-MOST_PACKED = 2**16  # rows that one sort of packed integers permutes
+MOST_PACKED = 2**16  # `permutation` sorts packed integers for at most this many rows
 
 
 def purpose_key(seed: int, purpose: str) -> Any:
-    """Return the key of (run seed, purpose)."""
+    """Return the key for a run's seed and a purpose, such as "exploration"."""
     return jax.random.fold_in(jax.random.PRNGKey(seed), zlib.crc32(purpose.encode()))
 
 
 class KeyGenerator:
-    """A generator whose n-th draw has the n-th key folded from its own. Use it within one trace only."""
+    """A random generator; its n-th draw uses its key with n folded in. Use it within one trace only."""
 
     def __init__(self, key: Any) -> None:
         self._key = key
@@ -51,8 +51,8 @@ class KeyGenerator:
     def permutation(self, count: int) -> Any:
         """Draw a permutation of 0 .. count-1, (count,) int32.
 
-        Up to 2^16 rows, it sorts integers with at least 16 random bits and the row below them, which is ten times as
-        fast as `jax.random.permutation` on a CPU. Rows with equal random bits keep their order.
+        For up to 2^16 numbers, it sorts integers of at least 16 random bits, followed by the number's bits. On a CPU
+        this is ten times as fast as `jax.random.permutation`. Numbers with equal random bits keep their order.
         """
         if count > MOST_PACKED:
             return jax.random.permutation(self._next(), count).astype(jnp.int32)

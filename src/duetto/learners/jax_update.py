@@ -1,7 +1,7 @@
-"""The compiled program of one phase of an algorithm.
+"""The compiled program for updates of one phase, which is the kind of an update (`Algorithm.phase`).
 
-Only the part of the state that the phase changes is an output (donated); the rest is read. So acting with an actor that
-a phase does not change need not wait for that phase.
+A program returns only the part of the state that its phase changes, and may overwrite this part's old memory. It only
+reads the rest. So acting does not wait for an update that does not change the actor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from duetto.networks.jax import JaxNetwork
 if TYPE_CHECKING:
     from duetto.learners.jax import JaxLearner
 
-# "net/<name>" to a list of the network's arrays, those that learn first; "optimizer/<name>"
+# "net/<name>": list of a network's arrays, the trainable ones first; "optimizer/<name>": Optax's state
 State = dict[str, Any]
 
 
@@ -32,9 +32,9 @@ class CompiledUpdate:
 
     Attributes:
         names: Names of the metrics.
-        step: A function that is traced once: state, batch, noise, rates and scheduled numbers to the changed part,
-            values (names,) and priorities (B,).
-        changes, reads: Keys of the state.
+        step: A function from state, batch, noise, learning rates and scheduled numbers to the changed part of the
+            state, the metrics' values (names,) and priorities (B,). JAX traces it once.
+        changes, reads: Keys of the part of the state that the program changes, and of the part that it only reads.
         program: A function of these two parts, a rollout (or None) and K updates stacked along a first axis. Without a
             rollout each update has its own batch. Returns the changed part, values (K, names) and priorities (K, B).
     """
@@ -47,8 +47,8 @@ class CompiledUpdate:
     def __init__(self, learner: JaxLearner, state: State, example: Update) -> None:
         self._learner, self._phase = learner, example.phase
         state, batch, rows, noise, rates, scheduled = learner.of_one((state, *example[1:]))
-        rates, scheduled = jax.tree.map(np.float32, (rates, scheduled))  # as in programs, or it is traced again
-        # Traced here, once for all programs.
+        rates, scheduled = jax.tree.map(np.float32, (rates, scheduled))  # types as in `program`, else JAX traces again
+        # Traced here once, for all programs: they differ only in the number of updates.
         self.step: Any = jax.jit(self._traced, inline=True)
         self._found: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
@@ -62,7 +62,7 @@ class CompiledUpdate:
     def _traced(
         self, state: State, batch: Any, noise: Any, rates: dict[str, Any], scheduled: dict[str, Any]
     ) -> tuple[State, Array, Array | None]:
-        """Return the state that a step changes, its metrics and priorities; `_found` has the names of both."""
+        """Return a step's changed state, metrics and priorities; set `_found` to the names of metrics and changes."""
         trace = TracedUpdate(self._learner, state, rates, scheduled, getattr(batch, "mask", None))
         with jax.numpy_rank_promotion("raise"), self._learner.exactly():
             self._learner.algorithm.update(trace, batch, noise, self._phase)
@@ -99,7 +99,7 @@ class CompiledUpdate:
 
 
 class TracedUpdate(Updater):
-    """The `Updater` while an update is traced: the state, as it changes."""
+    """The `Updater` while JAX traces an update: it holds the state, and records changes, metrics and priorities."""
 
     def __init__(
         self, learner: JaxLearner, state: State, rates: dict[str, Any], scheduled: dict[str, Any], mask: Array | None

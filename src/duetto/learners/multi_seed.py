@@ -1,12 +1,12 @@
-"""Learners of several seeds that learn side by side, computed in one program.
+"""Learners of several seeds that train at the same time; one program computes all of them.
 
     learner of seed 0   update(batch) --.                                           .--> metrics
     learner of seed 1   update(batch) --+-- SeedGroup: batches (N, B, ...), one call +--> metrics
     learner of seed 2   update(batch) --'                                           '--> metrics
 
-Each seed has a learner like any other, with its own random numbers, counters and schedules, so its draws, counts and
-metrics are those of that seed alone. Only parameters and optimizer states are stacked. `SeedGroup.run` runs one
-function for each seed, in turn; a function gives up its turn when its learner requests a computation:
+Each seed has its own learner, with its own random numbers, counters and schedules. So its draws, counts and metrics are
+the same as in a run of this seed alone. Only parameters and optimizer states are stacked. `SeedGroup.run` runs one
+function for each seed, in turn. A function gives up its turn when its learner requests a computation:
 
     seed 0   collect, store, request |                                  | collect, store, request |
     seed 1                           | collect, store, request |                                  | ...
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class SeedRequest(NamedTuple):
-    """A call of `Learner.update_alike` or `Learner._act` that a seed wants of the learner of all seeds.
+    """A request of one seed: that the learner of all seeds makes updates or acts, or that a function is called.
 
-    Or a call of a function that gets the inputs of all seeds whose requests have the same `kind`, and returns their
-    results. The first of these seeds provides the function.
+    If `method` is a function, the first seed's function answers all requests of one `kind`: it gets a list of the
+    seeds' inputs, and returns a list of their results.
     """
 
     method: Method | Literal["update_alike"] | Callable[[list[Any]], list[Any]]
@@ -55,7 +55,7 @@ Kind = Literal["parameters", "optimizer_state"]
 
 
 class SeedGroup:
-    """The learners of N seeds, and the learner of all of them that computes what they request."""
+    """The learners of N seeds, and one learner of all seeds, which computes their requests."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self.seeds: list[int] = list(seeds)
@@ -70,7 +70,7 @@ class SeedGroup:
         """Build the learner of one of the seeds; for the arguments and exceptions see `learners.build`.
 
         Raises:
-            UsageError: Such networks cannot be computed side by side.
+            UsageError: These networks cannot be computed side by side.
         """
         _check(algorithm, observation, action)
         number = self.seeds.index(how.pop("seed"))
@@ -81,11 +81,11 @@ class SeedGroup:
         return SeedLearner(self, number, self._all, observation, action)
 
     def run(self, functions: Sequence[Callable[[], object]]) -> list[BaseException | None]:
-        """Run one function for each seed, in turn; return what each raised, or None. KeyboardInterrupt ends all.
+        """Run one function for each seed, in turns; return each function's exception, or None.
 
-        Each runs in a greenlet, so it may send a request from any depth of calls. The networks of a seed whose function
-        has ended stay as they are then. A function must not send a request within `torch.inference_mode` or
-        `torch.autocast`: the other seeds would compute in that mode.
+        KeyboardInterrupt ends all functions. Functions run in greenlets, so they may send requests from any call depth.
+        After a seed's function has ended, other seeds' updates do not change this seed's networks. A function must not
+        send a request within `torch.inference_mode` or `torch.autocast`, as other seeds would compute in that mode.
         """
         raised: list[BaseException | None] = [None] * len(functions)
 
@@ -109,13 +109,17 @@ class SeedGroup:
             raise
         finally:
             self._greenlets = []
-            # All act with their own parameters again. Adam counts steps for all seeds, so its states stay in `_left`.
+            # Restore the parameters of seeds that ended early, as updates of other seeds changed them. Optimizer
+            # states stay in `_left`, because the learner of all seeds has only one count of Adam's steps.
             for number, left in self._left.items():
                 self.load("parameters", number, left["parameters"])
         return raised
 
     def _take_turns(self) -> None:
-        """Let the functions continue in a fixed order, and answer what they request, until all have ended."""
+        """Run each function (a greenlet) until its next request, in the order of seeds; then answer the requests.
+
+        Repeat this until all functions have ended. A function whose request is not answered yet keeps waiting.
+        """
         requests: dict[int, SeedRequest] = {}
         upcoming: dict[int, Callable[[], Any]] = {
             number: partial(one.switch, number) for number, one in enumerate(self._greenlets)
@@ -134,30 +138,29 @@ class SeedGroup:
                 del requests[number]
 
     def request(self, number: int, request: SeedRequest) -> Any:
-        """Return the answer to a seed's request, during `run` after the other seeds have had their turns.
+        """Return the answer to the request of seed `number` (an index). During `run`, the other seeds run first.
 
         Raises:
-            UsageError: Another thread or seed called it, which has no turn to give up.
-            RuntimeError: It is an update outside `run`.
+            UsageError: Another thread or another seed's function made this call.
+            RuntimeError: The request is an update, and `run` is not running.
         """
         if self._greenlets:
-            own = self._greenlets[number]
-            if getcurrent() is not own:
+            expected = self._greenlets[number]
+            if getcurrent() is not expected:
                 raise UsageError(
-                    "While seeds are trained side by side, the networks of each are asked in its own callbacks only: "
-                    "not in another thread, and not in another seed's callback. Do it there, or when training is over."
+                    "While seeds train side by side, use a seed's networks only in its own callbacks, not in another "
+                    "thread or in another seed's callback. Or use them after training."
                 )
-            assert own.parent is not None
-            return own.parent.switch(request)
+            assert expected.parent is not None
+            return expected.parent.switch(request)
         if request.method == "update_alike":
-            raise RuntimeError("Seeds that learn side by side do so within SeedGroup.run.")
+            raise RuntimeError("Seeds that learn side by side can make updates only within SeedGroup.run.")
         return self._computed({number: request})[number]
 
     def answer(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
-        """Return answers to some requests; `requests` has one from each seed that has not ended.
+        """Return answers to some of the requests; `requests` has one request of each seed that has not ended.
 
-        Acting comes first. It changes nothing, so a seed without such a request gets a copy of another seed's. An
-        update runs once all seeds request one, so all seeds have made equally many.
+        Updates wait until all of these seeds have requested one. So all seeds make the same number of updates.
         """
         alike: dict[Hashable, dict[int, SeedRequest]] = {}
         for number, one in requests.items():
@@ -168,7 +171,10 @@ class SeedGroup:
         return {number: found for group in groups for number, found in self._computed(group).items()}
 
     def _computed(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
-        """Compute one kind of request for all seeds; a seed without a request gets a copy of another's."""
+        """Compute requests of one kind.
+
+        Seeds without a request get another seed's inputs, and their results are ignored.
+        """
         other = next(iter(requests.values()))
         if callable(other.method):
             results = other.method([one.inputs for one in requests.values()])
@@ -196,21 +202,21 @@ class SeedGroup:
         return copy.deepcopy(row(self._copies[kind], number))
 
     def load(self, kind: Kind, number: int, state: dict[str, Any]) -> None:
-        """Set the state `kind` of one seed. Raises CheckpointError if it does not fit."""
-        every = getattr(self._learner, kind)()
-        state_schema.check(state, tree_map(_schema, row(every, number)), "learner")
+        """Set one seed's parameters or optimizer state (`kind`). Raise CheckpointError if it does not fit."""
+        states = getattr(self._learner, kind)()
+        state_schema.check(state, tree_map(_schema, row(states, number)), "learner")
         if number in self._left:
             self._left[number][kind] = state
-        put(every, number, state)
-        getattr(self._learner, f"load_{kind}")(every)
+        put(states, number, state)
+        getattr(self._learner, f"load_{kind}")(states)
         self._copies.clear()
 
 
 class SeedLearner(Learner):
-    """The learner of one seed of a group."""
+    """The learner of one seed, which sends its updates and calls of the policy to a `SeedGroup`."""
 
     def __init__(self, group: SeedGroup, number: int, every: Learner, observation: Space, action: Space) -> None:
-        """Use `SeedGroup.learner`."""
+        """Called by `SeedGroup.learner`; `every` is the learner of all seeds."""
         super().__init__(every.algorithm, observation, action, group.seeds[number], every.precision)
         self._group, self._number = group, number
         self.backend: Backend = every.backend
@@ -218,7 +224,7 @@ class SeedLearner(Learner):
         self.seeds: int = len(group.seeds)
         rollout: Any = every.algorithm.memory()
         self.at_once: int = rollout.epochs if self.on_policy and not self._adapted else 1
-        # One JAX program for all seeds is faster than NumPy for each seed; PyTorch's `vmap` of a policy is slower.
+        # One JAX program for all seeds is faster than NumPy for each seed; PyTorch's `vmap` is slower than NumPy.
         self._numpy_rows = self._numpy_rows if every.backend == "torch" else 0
 
     @override
@@ -248,7 +254,7 @@ class SeedLearner(Learner):
 
 
 def _stacked(each: Sequence[Sequence[Update]]) -> list[Update]:
-    """Return the updates of all seeds as updates with a first axis of seeds; a rollout of several is stacked once."""
+    """Stack the updates of all seeds, with the seed as first axis. Updates from one rollout share one batch."""
     stacked: list[Update] = []
     for number, updates in enumerate(zip(*each, strict=True)):
         same = number > 0 and updates[0].batch is each[0][number - 1].batch
@@ -258,18 +264,18 @@ def _stacked(each: Sequence[Sequence[Update]]) -> list[Update]:
 
 
 def row(tree: Any, number: int) -> Any:
-    """Return the tree with row `number` of every array and list; other leaves are the same for all."""
+    """Return the tree with row `number` of every array and list; other leaves are the same for all seeds."""
 
     def own(part: Any) -> Any:
         if isinstance(part, np.ndarray):
-            return part[number, ...]  # an array, also of a vector
+            return part[number, ...]  # `...` makes a vector's row an array instead of a number
         return part[number] if isinstance(part, list) else part
 
     return tree_map(own, tree)
 
 
 def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
-    """Set row `number` of every array and list of a tree to those in `own`: the inverse of `row`."""
+    """Set row `number` of every array and list of a tree to the values in `own`: the inverse of `row`."""
     for name, part in tree.items():
         if isinstance(part, dict):
             put(part, number, own[name])
@@ -284,15 +290,15 @@ def _schema(part: Any) -> Any:
 
 
 def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:
-    """Raise UsageError for networks that cannot be computed side by side, or gain nothing by it."""
+    """Raise UsageError for networks that cannot be computed for several seeds at once, or would gain no speed."""
     nets = [spec for spec in algorithm.networks(observation, action).values() if isinstance(spec, NetworkSpec)]
-    found = {
+    unsupported = {
         "custom networks": any(net.custom is not None for net in nets),
         "recurrent networks": any(net.custom is None and net.recurrent for net in nets),
         "images": any(is_image(net.observation) for net in nets),
     }
-    if what := [what for what, there in found.items() if there]:
+    if what := [what for what, there in unsupported.items() if there]:
         raise UsageError(
-            f"Seeds are trained side by side with networks of Duetto's own, without recurrence, on vectors; "
+            f"Seeds train side by side only with Duetto's own networks, without recurrence, on vectors; "
             f"{algorithm.name()} has {what[0]} here. Start a run for each seed: --seed 0, --seed 1, and so on."
         )

@@ -1,4 +1,4 @@
-"""A policy chooses actions for observations, NumPy to NumPy.
+"""A policy chooses actions for observations, both as NumPy arrays.
 
     Policy           the interface that collectors and evaluations use
       Learner        acts with the networks that it trains (`base`)
@@ -42,12 +42,12 @@ MAX_HIDDEN = 300  # units of a hidden layer up to which NumPy is faster
 
 
 class Policy(ABC):
-    """An algorithm's policy, NumPy to NumPy.
+    """An algorithm's policy, with NumPy arrays as inputs and outputs.
 
     Attributes:
         algorithm: The algorithm.
-        specs: Specs of its networks by name, the acting ones among them.
-        recurrent: Whether it acts by `remember` on a SequenceInput, instead of by `act` and `collect`.
+        specs: Specs of networks by name; all networks that act are among them.
+        recurrent: Whether to call `call_with_carry` with a SequenceInput, instead of `act` and `collect`.
     """
 
     algorithm: Algorithm
@@ -59,34 +59,38 @@ class Policy(ABC):
 
     def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
         """Return actions (N, ...) for observations (N, ...)."""
-        return self.remember("act", obs, noise)[0]
+        return self.call_with_carry("act", obs, noise)[0]
 
     def collect(self, obs: Tree, noise: np.ndarray | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return actions (N, ...) to learn from, and the arrays stored with them; see `Algorithm.collect`."""
-        return self.remember("collect", obs, noise)[0]
+        """Return exploring actions (N, ...), and the arrays to store with them; see `Algorithm.collect`."""
+        return self.call_with_carry("collect", obs, noise)[0]
 
     def value(self, obs: Tree) -> np.ndarray:
         """Return state values (N,); see `Algorithm.value`."""
-        return self.remember("value", obs)[0]
+        return self.call_with_carry("value", obs)[0]
 
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
-        """Return shapes of the acting networks' hidden states by name, without the leading axis."""
+        """Return shapes of the acting networks' hidden states by name, without the batch axis."""
         specs = {name: self.specs[name] for name in self.algorithm.acting_networks}
         return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in spec.carry().items()}
 
+    def _callable(self, name: str, net: Any) -> Any:
+        """Return network `name` as losses and policies call it: `net`, or if recurrent, a new `RecurrentUnroll`."""
+        return RecurrentUnroll(net, name, self.specs[name].members) if self.specs[name].recurrent else net
+
     @abstractmethod
     def load_parameters(self, parameters: Parameters) -> None:
-        """Copy these parameters; networks that the policy lacks are ignored.
+        """Copy these parameters, and ignore networks that the policy does not have.
 
         Raises:
             CheckpointError: A name is missing or unknown, or a shape differs from the network's.
         """
 
     @abstractmethod
-    def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """Return the result of the algorithm's method, and the new hidden states ({} without recurrence).
+    def call_with_carry(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """Call the algorithm's method; return its result and the hidden states after it ({} if feedforward).
 
-        Recurrent networks get a `SequenceInput`.
+        For recurrent networks, `obs` is a `SequenceInput`, which contains the hidden states before the call.
         """
 
 
@@ -100,7 +104,7 @@ class NumpyPolicy(Policy):
 
     @override
     def load_parameters(self, parameters: Parameters) -> None:
-        """Copies are in Fortran order, which halves the time of products with a few rows."""
+        """Copy these parameters in Fortran order, which halves the time of matrix products for a few observations."""
         copies: Parameters = {}
         for name in self.algorithm.acting_networks:
             values = matched(parameters.get(name, {}), parameter_shapes(self.specs[name]), name)
@@ -109,22 +113,20 @@ class NumpyPolicy(Policy):
 
     def use(self, parameters: Parameters) -> None:
         """Act with these arrays, which must fit the networks, without copying them."""
-        layers: Any = numpy_layers  # without those of images and ensembles
+        layers: Any = numpy_layers  # it has no layers for images and ensembles
         specs: Any = self.specs
         self._nets = {name: Network(specs[name], parameters[name], layers) for name in self.algorithm.acting_networks}
 
     @override
-    def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        nets = SimpleNamespace(**{name: as_called(name, self.specs[name], net) for name, net in self._nets.items()})
+    def call_with_carry(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+        nets = SimpleNamespace(**{name: self._callable(name, net) for name, net in self._nets.items()})
         with one_blas_thread():
             return getattr(self.algorithm, method)(nets, obs, *noise), carried(self.algorithm, nets)
 
 
 def can_act(spec: AnyNetworkSpec) -> bool:
     """Return whether NumPy can compute this network: no images, ensembles or custom networks."""
-    if not isinstance(spec, NetworkSpec) or spec.custom is not None or spec.members:
-        return False
-    return not is_image(spec.observation)
+    return isinstance(spec, NetworkSpec) and not (spec.custom or spec.members or is_image(spec.observation))
 
 
 def is_faster(spec: AnyNetworkSpec) -> bool:
@@ -139,8 +141,8 @@ def is_faster(spec: AnyNetworkSpec) -> bool:
 
 
 def in_numpy(algorithm: Algorithm, specs: Specs, precision: Precision = "float32") -> bool:
-    """Return whether NumPy can act with the results of a learner of this precision."""
-    rounded = precision == "bf16" and algorithm.memory().on_policy  # else they act in float32 anyway
+    """Return whether a NumPy policy can act like a learner of this precision."""
+    rounded = precision == "bf16" and algorithm.memory().on_policy  # off-policy learners act in float32
     return not rounded and all(can_act(specs[name]) for name in algorithm.acting_networks)
 
 
@@ -154,7 +156,7 @@ def build(
     device: str = "cpu",
     threads: int = 0,
 ) -> Policy:
-    """Build a policy that acts like a learner of this backend and precision, once it has loaded its parameters.
+    """Build a policy that acts like a learner of this backend and precision with the same parameters.
 
     It acts in NumPy if possible; then no framework is imported, and `device` has no effect. PyTorch acts with one
     thread, JAX with `threads` (see `learners.build`).
@@ -176,17 +178,12 @@ def inference_only(algorithm: Algorithm) -> Any:
     """Return the algorithm with its acting networks alone, for a learner without targets and optimizers."""
 
     def networks(observation: Space, action: Space) -> Specs:
-        every = algorithm.networks(observation, action)
-        return {name: every[name] for name in algorithm.acting_networks}
+        specs = algorithm.networks(observation, action)
+        return {name: specs[name] for name in algorithm.acting_networks}
 
-    own = copy.copy(algorithm)
-    vars(own).update(networks=networks, targets=dict, optimizers=dict)
-    return own
-
-
-def as_called(name: str, spec: AnyNetworkSpec, net: Any) -> Any:
-    """Return the network as losses and policies call it; a recurrent one as a new `RecurrentUnroll` for each loss."""
-    return RecurrentUnroll(net, name, spec.members) if spec.recurrent else net
+    acting = copy.copy(algorithm)
+    vars(acting).update(networks=networks, targets=dict, optimizers=dict)
+    return acting
 
 
 def carried(algorithm: Algorithm, nets: SimpleNamespace) -> dict[str, Array]:
@@ -197,9 +194,9 @@ def carried(algorithm: Algorithm, nets: SimpleNamespace) -> dict[str, Array]:
 
 # ---------------------------------------------------------------------------------------------------- parameters
 def check_parameters(algorithm: Algorithm, observation: Space, action: Space, parameters: Any) -> None:
-    """Raise CheckpointError unless networks for these spaces have such parameters, without building them.
+    """Raise CheckpointError if the parameters do not fit networks for these spaces.
 
-    Custom networks are checked when they are built.
+    This builds no network, so it skips custom networks. They are checked when they are built.
     """
     specs = algorithm.networks(observation, action)
     specs |= {target: specs[source] for target, source in algorithm.targets().items()}

@@ -1,11 +1,11 @@
-"""Settings of the whole process for learners: CPU threads, the start of JAX and its cache, and freed memory.
+"""Process-wide settings: CPU threads, the start of JAX and its compilation cache, whether glibc keeps freed memory.
 
 PyTorch's threads synchronize after every operation. On vectors two threads are 1.2 times as fast as one on two idle
 cores, but six times as slow if another program uses a core (TD3 on HalfCheetah, AMD EPYC, Zen 5). Convolutions have
-more work between synchronizations.
+more work between synchronizations, so images get several threads.
 
-JAX divides a product among its threads, so their number decides the order of additions: TD3's updates have other last
-bits with four threads than with two. So a run records the number.
+JAX divides a product among its threads, so the number of threads changes the order of additions and the last bits of
+results. So a run records the number of threads.
 """
 
 from __future__ import annotations
@@ -27,37 +27,38 @@ from duetto.networks.spaces import Space
 MAX_TORCH_THREADS = 4
 JAX_THREADS = "NPROC"  # environment variable, JAX's number of CPU threads
 OMP_THREADS = "OMP_NUM_THREADS"  # environment variable, a process's share of the cores; Ray sets it, for example
-WORTH_KEEPING = 0.1  # seconds of compilation
-CACHE_LIMIT = 512 << 20  # bytes; beyond, the oldest compiled programs are deleted
+WORTH_KEEPING = 0.1  # seconds; programs that compile faster are not cached
+CACHE_LIMIT = 512 << 20  # bytes; if the cache is larger, the oldest programs are deleted
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # mallopt(3)
 
-_threads: list[int] = []  # JAX's in this process, once it has started
+_threads: list[int] = []  # JAX's number of threads in this process; empty before JAX starts
 
 
 # ---------------------------------------------------------------------------------------------------- threads
 def jax_threads() -> int:
-    """Return the number of CPU threads with which JAX starts: `NPROC`, else one per core."""
-    said = os.environ.get(JAX_THREADS, "")
-    return int(said) if said.isdecimal() and int(said) else cores()
+    """Return the number of CPU threads with which JAX starts: the variable `NPROC`, or one per core."""
+    value = os.environ.get(JAX_THREADS, "")
+    return int(value) if value.isdecimal() and int(value) else cores()
 
 
 def torch_threads(observation: Space) -> int:
-    """Return PyTorch's number for these observations: `available_threads` for images, one for vectors."""
+    """Return PyTorch's number of threads for these observations: one for vectors, more for images."""
     return available_threads() if is_image(observation) else 1
 
 
 def available_threads() -> int:
-    """Return one thread per core, at most `MAX_TORCH_THREADS`, or `OMP_NUM_THREADS` if that is fewer."""
-    said = os.environ.get(OMP_THREADS, "").partition(",")[0]
-    return min(MAX_TORCH_THREADS, cores(), int(said) if said.isdecimal() and int(said) else MAX_TORCH_THREADS)
+    """Return the smallest of the number of cores, `MAX_TORCH_THREADS` and the variable `OMP_NUM_THREADS`."""
+    value = os.environ.get(OMP_THREADS, "").partition(",")[0]
+    return min(MAX_TORCH_THREADS, cores(), int(value) if value.isdecimal() and int(value) else MAX_TORCH_THREADS)
 
 
 # ---------------------------------------------------------------------------------------------------- JAX
 def start_jax(threads: int = 0) -> int:
-    """Start JAX, unless Duetto has started it in this process. `threads` is 0 for `jax_threads`.
+    """Start JAX, unless Duetto has started it in this process. If `threads` is 0, use `jax_threads()`.
 
     Returns:
-        The number of threads with which JAX started. Other code that started JAX before may have chosen another.
+        The number of threads with which Duetto started JAX. If other code started JAX earlier, the actual number may
+            differ.
     """
     import jax
 
@@ -81,7 +82,7 @@ def jax_has_cuda() -> bool:
 
 @cache
 def xla_has(options: frozenset[tuple[str, Any]]) -> bool:
-    """Return whether this XLA has these compiler options."""
+    """Return whether the installed XLA accepts these compiler options."""
     import jax
 
     try:
@@ -92,15 +93,15 @@ def xla_has(options: frozenset[tuple[str, Any]]) -> bool:
 
 
 def use_jax_cache() -> None:
-    """Cache the programs that JAX compiles from here on, for later processes: a job that starts again compiles nothing.
+    """Cache the programs that JAX compiles from now on, so later processes need not compile them.
 
     Programs are machine code, so only this user may access the folder (mode 0700). It is in `$XDG_CACHE_HOME` or
-    `~/.cache`, and may be deleted at any time. Setting `jax_compilation_cache_dir` replaces it;
-    `JAX_ENABLE_COMPILATION_CACHE=false` turns it off, as does a folder that cannot be created.
+    `~/.cache`, and may be deleted at any time. `jax_compilation_cache_dir` selects another folder;
+    `JAX_ENABLE_COMPILATION_CACHE=false` turns the cache off. There is no cache if the folder cannot be created.
     """
     import jax
 
-    config: Any = jax.config  # its options are no attributes for a type checker
+    config: Any = jax.config  # type checkers do not know its options
     if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return
     with suppress(OSError):  # without a writable home, compile without a cache
@@ -114,7 +115,7 @@ def use_jax_cache() -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Delete compiled programs beyond the limit, the oldest first."""
+    """Delete the oldest compiled programs if the cache exceeds its limit."""
     entries = sorted(folder.glob("*-cache"), key=lambda entry: entry.stat().st_mtime, reverse=True)
     size = 0
     for entry in entries:
@@ -124,7 +125,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _folder() -> Path:
-    """Return the cache's folder for this JAX on this kind of processor, for which XLA generates code."""
+    """Return the cache's folder for this version of JAX and this kind of processor, for which XLA generates code."""
     import jax
 
     parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -136,8 +137,9 @@ def _folder() -> Path:
 def keep_freed_memory() -> None:
     """Make glibc keep the memory that this process frees; without glibc, do nothing.
 
-    By default it maps large arrays anew at every update, fills their pages with zeros and unmaps them again: 9,000
-    page faults for one minibatch of images, a quarter of its CPU time (PyTorch in bfloat16, AMD EPYC, Zen 5).
+    By default glibc maps new memory for large arrays at every update, fills its pages with zeros, and unmaps it
+    afterwards. These are 9,000 page faults for one minibatch of images, a quarter of its CPU time (PyTorch in bfloat16,
+    AMD EPYC, Zen 5).
     """
     if sys.platform != "linux":
         return

@@ -14,11 +14,11 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Updater
 
-# PyTorch's OpenMP reads it at import: how often a waiting thread polls before it sleeps. Waking costs more than an
-# operation, so without polling two threads are slower than one; with much more of it, a busy machine stalls.
+# PyTorch's OpenMP reads this at import: how often a waiting thread polls before it sleeps. Waking a thread costs more
+# than an operation, so without polling two threads are slower than one. Longer polling stalls a busy machine.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
-# cuBLAS reads it when it starts: with one workspace size for all products it is deterministic, also in recurrent
-# layers (PyTorch's notes on reproducibility).
+# cuBLAS reads this at its start. One workspace size for all products makes it deterministic, also in recurrent layers
+# (PyTorch's notes on reproducibility).
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import array_api_compat.torch
@@ -50,7 +50,7 @@ from duetto.networks.spaces import Space
 from duetto.networks.specs import NetworkSpec, ParameterSpec
 from duetto.networks.torch import TorchCustomNetwork, TorchNetwork, build
 
-MEMORY: Any = torch.utils.deterministic  # its `fill_uninitialized_memory` is defined at import
+MEMORY: Any = torch.utils.deterministic  # type checkers do not see its `fill_uninitialized_memory`
 WARN = 1  # PyTorch's modes of deterministic operations are 0 (off), 1 (warn) and 2 (raise)
 RECORDS = "DUETTO_CUDA_GRAPHS"  # environment variable; 0 turns CUDA graphs off
 
@@ -61,7 +61,7 @@ def has_cuda() -> bool:
 
 
 class TorchLearner(Learner, Updater):
-    """The learner in PyTorch: fused Adam, `foreach` averaging, and on a GPU CUDA graphs (`cuda_graphs`)."""
+    """The learner in PyTorch, with fused Adam, `foreach` operations for target networks, and CUDA graphs on a GPU."""
 
     backend: Literal["torch", "jax"] = "torch"
     scheduled: dict[str, Tensor]
@@ -81,8 +81,8 @@ class TorchLearner(Learner, Updater):
         super().__init__(algorithm, observation, action, seed, precision)
         if device == "cuda" and not has_cuda():
             raise UsageError(
-                "PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch."
-                " A run that has started continues with `device: cpu` in its config.yaml and --accept-changes."
+                "PyTorch finds no CUDA device. Use --device cpu, or install a CUDA build of PyTorch. To continue a run "
+                "from a GPU, set `device: cpu` in its config.yaml and add --accept-changes."
             )
         self.device: torch.device = torch.device(device)
         if device == "cpu":
@@ -93,7 +93,7 @@ class TorchLearner(Learner, Updater):
             self._nets[name] = build(self.specs[source], self.initial_random(source), device)
             for weight in self._nets[name].learned.values():
                 weight.requires_grad_(False)
-            with torch.no_grad():  # custom networks may draw from other generators than PyTorch's
+            with torch.no_grad():  # copied, because a custom network's initial values may not depend on PyTorch's seed
                 for key, value in self._nets[source].values.items():
                     self._nets[name].values[key].copy_(value)
         self._plain = SimpleNamespace(**{name: self._called(name) for name in self._nets})
@@ -101,7 +101,7 @@ class TorchLearner(Learner, Updater):
         self._recorder: GraphRecorder | None = None
         if device == "cuda" and self._recordable() and os.environ.get(RECORDS) != "0":
             self._recorder = GraphRecorder(self.device, self._changing)
-        self._phase_names: dict[int, tuple[str, ...]] = {}  # names of the metrics, also of recorded updates
+        self._phase_names: dict[int, tuple[str, ...]] = {}  # metrics' names; a replayed graph cannot report them
         self._autocast = contextlib.nullcontext()
         if precision == "bf16":
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -112,7 +112,8 @@ class TorchLearner(Learner, Updater):
         metrics: list[Metrics] = []
         for update in updates:
             self._phase, self._nth = update.phase, -1
-            rates, times = self._step_sizes(update.learning_rates), 1 if update.rows is None else update.rows.shape[-2]
+            rates = self._learning_rates(update.learning_rates)
+            times = 1 if update.rows is None else update.rows.shape[-2]
             if self._recorder is not None:
                 rates = tree_map(np.float32, rates)
             scheduled = tree_map(lambda value: np.asarray(value, np.float32), update.scheduled)
@@ -121,7 +122,8 @@ class TorchLearner(Learner, Updater):
                 results = self._recorder.replay(("update", self._phase), inputs, self._step, times)
             else:
                 self._use_threads(self.threads)
-                tensors, results = as_tensors(inputs, self.device), []
+                tensors = as_tensors(inputs, self.device)
+                results = []
                 for _ in range(times):
                     results.append(self._step(tensors))
             values, priorities = zip(*results, strict=True)
@@ -130,21 +132,21 @@ class TorchLearner(Learner, Updater):
             metrics.append(Metrics(self._phase_names[self._phase], LazyArray(mean), priority))
         return metrics
 
-    def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
-        """Return learning rates as the optimizers take them."""
+    def _learning_rates(self, rates: dict[str, Any]) -> dict[str, Any]:
+        """Return the learning rates in the form that `Adam.step` takes; `TorchVmapLearner` overrides this."""
         return rates
 
     def _recordable(self) -> bool:
         """Return whether every update has the same operations, as CUDA graphs require.
 
-        Recurrent layers divide their work at the starts of episodes; custom networks may do anything.
+        The operations of recurrent layers depend on the starts of episodes; custom networks may do anything.
         """
         return not self.recurrent and all(spec.custom is None for spec in self.specs.values())
 
     def _step(self, inputs: tuple[Update, Tensor]) -> tuple[Tensor, Tensor | None]:
         """Make the next step of an update, and return its metrics and priorities.
 
-        `inputs` are the update with tensors, and the number of the minibatch, which this counts up.
+        `inputs` are the update with tensors, and the minibatch's number (1,), which this method increments.
         """
         update, part = inputs
         self._nth += 1
@@ -162,9 +164,9 @@ class TorchLearner(Learner, Updater):
         return torch.stack(self._values, -1), self._priority
 
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
-        """Return minibatch number `part` of a batch on the device."""
-        own = rows.index_select(0, part)[0]
-        return tree_map(lambda array: array.index_select(0, own), batch)
+        """Return minibatch number `part`. The number is a tensor (1,), so that a CUDA graph can increment it."""
+        chosen = rows.index_select(0, part)[0]
+        return tree_map(lambda array: array.index_select(0, chosen), batch)
 
     def _repeatable(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which a GPU adds in the same order each time, as a CPU does."""
@@ -172,25 +174,25 @@ class TorchLearner(Learner, Updater):
 
     @contextlib.contextmanager
     def _learning(self) -> Iterator[None]:
-        """Put custom modules, except targets, in train mode inside.
+        """Put custom modules, except targets, in train mode in this context.
 
-        Their random numbers, of dropout for example, follow from the seed and the number of the update, so a resumed
-        run draws the same.
+        The modules' random numbers, such as those of dropout, depend only on the seed and on the numbers of the update
+        and the minibatch. So a resumed run draws the same numbers.
         """
-        own = [
+        custom = [
             net for name, net in self._nets.items() if isinstance(net, TorchCustomNetwork) and name not in self.targets
         ]
-        if not own:
+        if not custom:
             yield
             return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(zlib.crc32(f"{self._seed} {self.updates} {self._nth}".encode()))
-            for net in own:
+            for net in custom:
                 net.learning(True)
             try:
                 yield
             finally:
-                for net in own:
+                for net in custom:
                     net.learning(False)
 
     def _changing(self) -> Iterator[Tensor]:
@@ -214,7 +216,7 @@ class TorchLearner(Learner, Updater):
         return info
 
     def _differentiate(self, name: str, loss: Any, args: Any) -> tuple[list[Tensor], Tensor, Any, dict[str, Tensor]]:
-        """Return a loss's gradients, its value, its report, and the new running statistics of its network."""
+        """Return a loss's gradients, value and metrics, and the new running statistics of its network."""
         with self._autocast:
             value, info = checked_loss(name, loss(self.networks(), *args))
         gradients = torch.autograd.grad(
@@ -231,7 +233,7 @@ class TorchLearner(Learner, Updater):
 
     @torch.no_grad()
     def _project(self, name: str) -> None:
-        """Project the network's weights onto unit norm, if its spec asks for it."""
+        """Project the network's weights onto unit norm, if its spec has `projected`."""
         spec = self.specs[name]
         if spec.projected:
             assert isinstance(spec, NetworkSpec)
@@ -240,7 +242,7 @@ class TorchLearner(Learner, Updater):
                 values[key].copy_(value)
 
     def networks(self) -> SimpleNamespace:
-        """Return the networks as a loss or a policy calls them, recurrent ones in a new `RecurrentUnroll`."""
+        """Return the networks in the form that losses and policies call; recurrent ones in a new `RecurrentUnroll`."""
         if not self.recurrent:
             return self._plain
         return SimpleNamespace(**{name: self._called(name) for name in self._nets})
@@ -253,7 +255,9 @@ class TorchLearner(Learner, Updater):
 
     def _called(self, name: str) -> Any:
         net = self._nets[name]
-        return net.values["value"] if isinstance(net.spec, ParameterSpec) else self._callable(name, net)
+        if isinstance(net.spec, ParameterSpec):
+            return net.values["value"]
+        return self._callable(self.targets.get(name, name), net)
 
     @override
     def track(self, target: str, source: str, tau: float) -> None:
@@ -262,16 +266,16 @@ class TorchLearner(Learner, Updater):
             torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
                 [to.values[name] for name in origin.learned], list(origin.learned.values()), tau
             )
-            learned = {id(value) for value in origin.learned.values()}  # modules may share one, under several names
+            learned = set(map(id, origin.learned.values()))  # custom modules may share a tensor under several names
             for name, value in origin.values.items():
                 if id(value) not in learned:
                     to.values[name].copy_(value)
 
     def _set_threads(self, threads: int, observation: Space) -> None:
-        """Set the number of threads; for 0 see `runtime.torch_threads`."""
-        here = self.device.type == "cpu"  # else the processor only hands out work
+        """Set the number of threads; if `threads` is 0, `runtime` chooses it."""
+        here = self.device.type == "cpu"  # with a GPU, the CPU only launches kernels
         torch.set_num_threads(threads or (torch_threads(observation) if here else available_threads()))
-        self.threads = torch.get_num_threads() if here else 0  # a build without OpenMP has one
+        self.threads = torch.get_num_threads() if here else 0  # read back: PyTorch without OpenMP always has one
 
     def _use_threads(self, number: int) -> None:
         """Set the number of threads, which another learner may have changed."""
@@ -282,13 +286,13 @@ class TorchLearner(Learner, Updater):
     @override
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         inputs = (obs, *noise)
-        if self._recorder is not None and method == "collect":  # always of the same number of environments
+        if self._recorder is not None and method == "collect":  # its inputs always have the same shapes
             return as_arrays(self._recorder.replay(method, inputs, partial(self._acted, method))[0])
         self._use_threads(self.threads)
         return as_arrays(self._acted(method, as_tensors(inputs, self.device)))
 
     def _acted(self, method: Any, inputs: Any) -> Any:
-        """Return the method's result and the hidden states, from tensors."""
+        """Call this method of the algorithm with `inputs` (tensors); return its result and the new hidden states."""
         with torch.no_grad(), self._repeatable(), self._autocast if self.on_policy else contextlib.nullcontext():
             nets = self.networks()
             return getattr(self.algorithm, method)(nets, *inputs), carried(self.algorithm, nets)
@@ -305,10 +309,10 @@ class TorchLearner(Learner, Updater):
     def load_parameters(self, parameters: Values) -> None:
         self._numpy_policy = None
         shapes = {name: {key: tuple(x.shape) for key, x in net.values.items()} for name, net in self._nets.items()}
-        found = {name: matched(parameters.get(name, {}), shapes[name], name) for name in self._nets}
-        with torch.no_grad():  # all of them fit
+        matching = {name: matched(parameters.get(name, {}), shapes[name], name) for name in self._nets}
+        with torch.no_grad():  # checked above, so a mismatch changes nothing
             for name, net in self._nets.items():
-                for key, value in found[name].items():
+                for key, value in matching[name].items():
                     net.values[key].copy_(torch.from_numpy(np.array(value)))
 
     @override
@@ -327,7 +331,7 @@ def as_arrays(tree: Any) -> Any:
 
 
 def as_tensors(tree: Any, device: torch.device) -> Any:
-    """Return the tree with tensors on `device` for NumPy arrays; Python's numbers stay."""
+    """Return the tree with NumPy arrays as tensors on `device`; Python numbers do not change."""
 
     def tensor(leaf: Any) -> Any:
         return torch.from_numpy(leaf).to(device, non_blocking=True) if isinstance(leaf, np.ndarray) else leaf
@@ -337,13 +341,14 @@ def as_tensors(tree: Any, device: torch.device) -> Any:
 
 @contextlib.contextmanager
 def deterministic() -> Iterator[None]:
-    """Use deterministic operations inside, so that a run on a GPU can be repeated and resumed bit for bit.
+    """Use deterministic operations in this context, so a run on a GPU repeats and resumes bit for bit.
 
-    An operation without a deterministic kernel warns, with its name. A stricter mode stays: it belongs to the process.
+    For an operation without a deterministic kernel, PyTorch issues a warning that names it. If the user has set a
+    stricter mode, that mode applies.
     """
     mode, fills = torch.get_deterministic_debug_mode(), MEMORY.fill_uninitialized_memory
     torch.set_deterministic_debug_mode(max(mode, WARN))
-    MEMORY.fill_uninitialized_memory = fills and mode > 0  # only for users who set the mode themselves
+    MEMORY.fill_uninitialized_memory = fills and mode > 0  # fill only if the user has set a mode
     try:
         yield
     finally:

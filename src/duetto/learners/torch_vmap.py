@@ -1,7 +1,7 @@
 """The PyTorch learner of several seeds at once: every tensor has a first axis of seeds.
 
-Losses and policies run under `torch.func.vmap` over that axis. Adam and the averaging of targets are elementwise, so
-they are those of one learner, on tensors that are N times as long.
+Losses and policies run under `torch.func.vmap` over that axis. Adam and the averaging of target networks are
+elementwise, so the code for one seed computes them for all seeds at once.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Values = dict[str, Tensor]
 
 
 class Networks(NamedTuple):
-    """A network of all seeds."""
+    """The arrays of one network for all seeds."""
 
     values: Values  # (N, ...)
-    learned: Values  # the trainable ones
+    learned: Values  # the trainable arrays among `values`
 
 
 class TorchVmapLearner(TorchLearner):
@@ -52,14 +52,14 @@ class TorchVmapLearner(TorchLearner):
     # ------------------------------------------------------------------------------------------------ learning
     @override
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
-        """Each seed has its own rows."""
-        own = rows.index_select(1, part)[:, 0]
-        seeds = torch.arange(len(own), device=own.device)[:, None]
-        return tree_map(lambda array: array[seeds, own], batch)
+        """Return minibatch number `part` of each seed; every seed has its own rows."""
+        chosen = rows.index_select(1, part)[:, 0]
+        seeds = torch.arange(len(chosen), device=chosen.device)[:, None]
+        return tree_map(lambda array: array[seeds, chosen], batch)
 
     @override
-    def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
-        """One number if all seeds have the same, else (N,)."""
+    def _learning_rates(self, rates: dict[str, Any]) -> dict[str, Any]:
+        """Return each optimizer's learning rate: one number if it is equal for all seeds, else (N,)."""
         return {name: float(rate[0]) if len(set(rate.tolist())) == 1 else rate for name, rate in rates.items()}
 
     @override
@@ -87,13 +87,13 @@ class TorchVmapLearner(TorchLearner):
         return names, vmap(of_one)(info) if info else []
 
     def _networks_of(self, values: Mapping[str, Values]) -> SimpleNamespace:
-        """Return one seed's networks, with these tensors, as losses and policies call them."""
+        """Return one seed's networks with these tensors, in the form that losses and policies call."""
         layers: Any = torch_layers
-        found: dict[str, Any] = {}
+        networks: dict[str, Any] = {}
         for name, own in values.items():
             spec = self.specs[self.targets.get(name, name)]
-            found[name] = own["value"] if isinstance(spec, ParameterSpec) else Network(spec, own, layers)
-        return SimpleNamespace(**found)
+            networks[name] = own["value"] if isinstance(spec, ParameterSpec) else Network(spec, own, layers)
+        return SimpleNamespace(**networks)
 
     # ------------------------------------------------------------------------------------------------ acting
     @override
@@ -114,19 +114,18 @@ class VmapAdam(Adam):
     @torch.no_grad()
     @override
     def step(self, gradients: list[Tensor], rate: Any) -> Tensor | None:
-        """`rate` is a number for all seeds, or (N,); the norm is (N,)."""
+        """Take a step; `rate` is one number or (N,). Return the gradients' norms (N,) if the spec clips them."""
         norm, limit, seeds = None, self._spec.max_grad_norm, len(self.weights[0])
         if limit > 0:
             norms = [torch.linalg.vector_norm(gradient.reshape(seeds, -1), dim=1) for gradient in gradients]
             norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)
             factor = limit / torch.clamp(norm, min=limit)
             gradients = [part * factor.reshape(-1, *(1,) * (part.ndim - 1)) for part in gradients]
-        moving = (self.weights, gradients, self._first, self._second)
         if np.ndim(rate) == 0:
-            self._move(*moving, self._steps, rate)
+            self._move(self.weights, gradients, rate)
             return norm
         moved = [weight.clone() for weight in self.weights]
-        self._move(moved, *moving[1:], self._steps, 1.0)  # a step of rate 1, which is then taken in part
+        self._move(moved, gradients, 1.0)  # a step with rate 1, which is then scaled by each seed's rate
         for weight, end in zip(self.weights, moved, strict=True):
             weight.lerp_(end, rate.to(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1)))
         return norm

@@ -3,11 +3,11 @@
     training     y = γ x̂ + β,  x̂ = (x - μ) / √(σ² + ε)      μ, σ²: mean and variance over the rows of this batch
                  running mean and variance ← 0.99 running + 0.01 batch
     evaluation   the same with the running mean and variance, so that rows are independent
-    renormalized x̂ r + d,  r = clip(σ / σ_running, 1/3, 3),  d = clip((μ - μ_running) / σ_running, -5, 5)
+    renormalized x̂ r + d instead of x̂,  r = clip(σ / σ_running, 1/3, 3),  d = clip((μ - μ_running) / σ_running, -5, 5)
                  r and d have no gradient, and apply from the 100,001st batch on
 
-The variance is the batch's population variance; the running one may take the unbiased estimate (PyTorch's form). ε,
-momentum and limits are those of CrossQ's authors (Flax's momentum 0.99 is PyTorch's 0.01). Statistics are float32 in
+σ² is the batch's population variance. The running variance may use the unbiased estimate instead, as in PyTorch. ε,
+the limits and the momentum 0.99 (0.01 in PyTorch's convention) are from CrossQ's authors. Statistics are float32 in
 every precision.
 """
 
@@ -54,7 +54,7 @@ def updated_stats(values: Values, name: str, mean: Array, variance: Array) -> di
 def renormalized(
     values: Values, name: str, mean: Array, variance: Array, scale: Array, shift: Array
 ) -> tuple[Array, Array]:
-    """Return scale γ r and shift γ d + β; γ and β without renormalization or before its warm-up ends."""
+    """Return the scale γ r and the shift γ d + β; without renormalization, or in its warm-up, return γ and β."""
     if f"{name}.count" not in values:
         return scale, shift
     xp = array_namespace(scale)

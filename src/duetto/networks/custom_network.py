@@ -1,4 +1,4 @@
-"""Custom networks: how their classes are constructed, and their outputs in the form that Duetto's own heads return."""
+"""Custom networks: check the user's classes, and convert their outputs to the form that Duetto's heads return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def custom_class(spec: NetworkSpec, backend: Literal["torch", "jax"]) -> Callabl
     """Return the user's class for this backend.
 
     Raises:
-        UsageError: There is none, or it cannot be constructed from the arguments that it gets.
+        UsageError: There is no class for this backend, or its constructor does not accept the arguments.
     """
     assert spec.custom is not None
     kind, arguments = getattr(spec.custom, backend), spec.custom.arguments
@@ -48,13 +48,13 @@ class CustomCalls:
         self.spec, self._modules = spec, modules
 
     def __call__(self, obs: Any, *inputs: Any, train: bool = False) -> Any:
-        """Return the outputs for observations and further inputs; modules handle running statistics themselves."""
+        """Return the outputs; `train` is ignored, because modules handle running statistics themselves."""
         spec, (obs, mask) = self.spec, masks.split_mask(obs)
-        found = [_float32(module(self._select_parts(obs), *inputs)) for module in self._modules]
+        returned = [_float32(module(self._select_parts(obs), *inputs)) for module in self._modules]
         if spec.members:
-            results = [self._interpret(spec.heads[0], output) for output in found]
+            results = [self._interpret(spec.heads[0], output) for output in returned]
             return spec.mask(array_namespace(*results).stack(results), mask)
-        outputs = found[0] if isinstance(spec.head, tuple) else found
+        outputs = returned[0] if isinstance(spec.head, tuple) else returned
         if not (isinstance(outputs, tuple | list) and len(outputs) == len(spec.heads)):
             raise self._wrong_output(outputs)
         each = tuple(self._interpret(head, output) for head, output in zip(spec.heads, outputs, strict=True))
@@ -65,7 +65,7 @@ class CustomCalls:
         return _float32(self._modules[0](self._select_parts(obs), *inputs))
 
     def _select_parts(self, obs: Any) -> Any:
-        """Return the parts of an observation in the network's space; with hindsight the achieved goal is not one."""
+        """Return the parts of `obs` in the spec's space; with hindsight replay, `obs` also has the achieved goal."""
         if not isinstance(self.spec.observation, Dict):
             return obs
         return {name: obs[name] for name, _ in self.spec.observation.parts}
@@ -89,7 +89,7 @@ class CustomCalls:
 
 
 def _float32(output: Any) -> Any:
-    """Cast every array to float32; anything else stays, for later checks to report."""
+    """Cast every array to float32; leave anything else unchanged, so that later checks report it."""
     if isinstance(output, tuple | list):
         return tuple(_float32(part) for part in output)
     if not is_array_api_obj(output):

@@ -1,9 +1,10 @@
-"""Heads: the layers of a network after its torso, and what losses and policies get from them.
+"""Heads: the layers of a network after its torso, and the results that losses and policies get from them.
 
-A network without a torso, such as TD3's critic, has all its layers in the head.
+If the torso has no layers, as in TD3's critic, all layers are in the head.
 
-A head is declared once for PyTorch, JAX and NumPy: `stacks` its layers, `output` and `interpret` its result. A new kind
-is a frozen dataclass below `Head` or `HiddenHead`, which may live in an algorithm's file.
+A head is declared once for PyTorch, JAX and NumPy: `stacks` returns its layers, `output` and `interpret` compute its
+result. A new kind of head is a frozen dataclass that inherits from `Head` or `HiddenHead`. It may be defined in
+an algorithm's file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Head:
     """Base of all heads.
 
     Attributes:
-        name: The name of its torso if heads have one each; also used in errors.
+        name: Name of the head in errors. If each head has its own torso, this torso is named `<name>_torso`.
         gain: Gain of the last layer's orthogonal initial weights.
     """
 
@@ -43,37 +44,37 @@ class Head:
 
     @property
     def action_size(self) -> int:
-        """The `action_size` of a custom network in its place: numbers in a row of `output`, or a head's own."""
+        """The `action_size` of a custom network that replaces this head; by default, the size of a row of `output`."""
         return math.prod(self.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a row of `output`: () for a number, or (n,). A custom network in its place returns (B, *shape)."""
+        """Shape of a row of `output`: () for a number, or (n,). A custom network returns (B, *shape)."""
         raise NotImplementedError
 
     @property
     def parameters(self) -> dict[str, tuple[tuple[int, ...], float]]:
-        """Shape and initial value of parameters outside of layers, by name."""
+        """Shape and initial value, by name, of parameters that belong to no layer."""
         return {}
 
     def stacks(self, width: int) -> list[Stack]:
-        """Return the layers, for `width` features."""
+        """Return the head's layers, for inputs of `width` features."""
         raise NotImplementedError
 
     def result(self, outputs: Sequence[Array], values: Values) -> Any:
-        """Return the losses' input from each stack's output (..., n) and the `parameters` by name."""
+        """Return the result that losses get for the stacks' `outputs` (..., n); `values` contains the `parameters`."""
         return self.interpret(self.output(outputs))
 
     def output(self, outputs: Sequence[Array]) -> Array:
-        """Return (..., *shape) from each stack's output (..., n)."""
+        """Combine the stacks' outputs (..., n) into one array (..., *shape)."""
         return outputs[0] if self.shape else outputs[0][..., 0]
 
     def interpret(self, output: Array) -> Any:
-        """Return what losses get for `output` (..., *shape): the same array, or a distribution."""
+        """Return the result that losses get for `output` (..., *shape): this array, or a distribution."""
         return output
 
     def mask(self, result: Any, mask: Array) -> Any:
-        """Return the result of `interpret` with `mask` (..., n) applied, True for allowed actions."""
+        """Apply an action mask to the result of `interpret`. `mask` is (..., n), True for allowed actions."""
         return result
 
 
@@ -81,7 +82,7 @@ class Head:
 class HiddenHead(Head):
     """Base of heads with hidden layers."""
 
-    action: int  # A; of discrete actions their number
+    action: int  # A, or the number of discrete actions
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
     blocks: AllBlocks | FlashBlocks = "mlp"
@@ -116,11 +117,11 @@ class DeterministicHead(HiddenHead):
 class SquashedGaussianHead(HiddenHead):
     """A Gaussian policy with tanh: features to `functional.distributions.SquashedGaussian` over actions (B, A).
 
-    Means and log-stds are outputs of one last layer. Log-stds are clipped to their range (Haarnoja et al., 2018), or
-    with `squashes` they are the range's middle for 0, and approach its ends by tanh.
+    One last layer outputs means and log-stds. Log-stds are clipped to the range `log_std` (Haarnoja et al., 2018). With
+    `squashes`, tanh maps them into this range instead: 0 becomes the middle of the range.
     """
 
-    log_std: tuple[float, float] = (-20.0, 2.0)  # the range
+    log_std: tuple[float, float] = (-20.0, 2.0)  # range of log-stds
     squashes: bool = False
     name: ClassVar[str] = "policy"
 
@@ -136,16 +137,16 @@ class SquashedGaussianHead(HiddenHead):
             low, high = self.log_std
             log_std = low + 0.5 * (high - low) * (1.0 + array_namespace(output).tanh(log_std))
         else:
-            log_std = log_std.clip(*self.log_std)  # not xp.clip, half of the time of acting in NumPy
+            log_std = log_std.clip(*self.log_std)  # xp.clip would double the time of acting in NumPy
         return SquashedGaussian(output[..., : self.action], log_std)
 
 
 @dataclass(frozen=True)
 class CriticHead(HiddenHead):
-    """A critic: features and actions (B, A) to values (B,), an ensemble's (members, B)."""
+    """A critic: features and actions (B, A) to values (B,), or (members, B) for an ensemble."""
 
-    joins: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
-    outputs: int = 0  # numbers of a distribution of the return, (B, outputs); 0 for the value alone
+    joins: int = 0  # index of the linear layer where the action joins (critic_action_layer); 1 in the DDPG paper
+    outputs: int = 0  # numbers that describe a return's distribution, (B, outputs); 0: only values (B,)
     name: ClassVar[str] = "value"
 
     @property
@@ -161,9 +162,9 @@ class CriticHead(HiddenHead):
 
 @dataclass(frozen=True)
 class ActionValueHead(HiddenHead):
-    """Values (B, actions) of discrete actions; dueling ones from a state's value and the actions' advantages.
+    """A critic for discrete actions: features to values (B, actions).
 
-    `hidden` are the layers of each stream.
+    With `dueling`, the values come from a state value and the actions' advantages, each with its own `hidden` layers.
     """
 
     dueling: bool = False
@@ -202,8 +203,8 @@ class PolicyHead(Head):
 
     @property
     def parameters(self) -> dict[str, tuple[tuple[int, ...], float]]:
-        """ "log_std" if the actions contain a Box."""
-        numbers = num_outputs(self.space) - self.space.size  # one for each mean
+        """Shape and initial value of "log_std" if the actions contain a Box."""
+        numbers = num_outputs(self.space) - self.space.size  # Boxes have a mean and a log-std for each number
         return {"log_std": ((numbers,), self.initial_log_std)} if numbers else {}
 
     def stacks(self, width: int) -> list[Stack]:
@@ -249,10 +250,11 @@ def num_outputs(action: Space) -> int:
 
 
 def distribution(action: Space, parameters: Any, log_std: Any = None) -> Distribution:
-    """Return the distribution over actions for outputs (..., num_outputs).
+    """Return the distribution over actions for a head's outputs, `parameters` (..., num_outputs).
 
     Discrete: logits. MultiDiscrete: the concatenated logits. Box: means, then log-stds. Dict: the concatenated outputs
-    of its parts. If the log-stds of all numbers are given, (n,), outputs have only means, (..., action.size).
+    for its parts. If `log_std` (n,) gives the log-stds of all n continuous numbers, the outputs are (..., action.size)
+    and contain no log-stds.
     """
     match action:
         case Discrete():
@@ -260,7 +262,7 @@ def distribution(action: Space, parameters: Any, log_std: Any = None) -> Distrib
         case Box() if log_std is None:
             return DiagonalGaussian(parameters[..., : action.size], parameters[..., action.size :])
         case Box():
-            rows = log_std[(None,) * (parameters.ndim - 1)]  # JAX takes equal ranks only
+            rows = log_std[(None,) * (parameters.ndim - 1)]  # equal ranks, as losses in JAX require
             return DiagonalGaussian(parameters, rows + array_namespace(parameters).zeros_like(parameters))
         case MultiDiscrete():
             spaces: list[Space] = [Discrete(n) for n in action.nvec]
@@ -278,7 +280,7 @@ def distribution(action: Space, parameters: Any, log_std: Any = None) -> Distrib
 
 
 def sampling_noise(action: Space, random: Any, shape: tuple[int, ...]) -> Any:
-    """Draw noise (*shape, action.size) float32 for `sample`: standard normal for a Box, else standard Gumbel.
+    """Draw noise (*shape, action.size) float32 for a distribution's `sample`: standard normal for a Box, else Gumbel.
 
     `random` is a NumPy generator, or another one with the same methods (`learners.jax_random`).
     """

@@ -1,4 +1,4 @@
-"""The arrays of every network: names, shapes and initial values, drawn by NumPy: equal in both frameworks."""
+"""Names, shapes and initial values of a network's arrays. NumPy draws the values, the same for PyTorch and JAX."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Random = np.random.Generator
 class _Array(NamedTuple):
     name: str
     shape: tuple[int, ...]
-    draw: Callable[[Random, tuple[int, ...]], np.ndarray]  # its initial value
+    draw: Callable[[Random, tuple[int, ...]], np.ndarray]  # draws the initial value
 
 
 def initial_parameters(spec: AnyNetworkSpec, random: Random) -> dict[str, np.ndarray]:
-    """Draw float32 values for all arrays of a network that is not custom: parameters, then running statistics."""
+    """Draw a network's initial arrays (float32): parameters, then running statistics. Not for custom networks."""
     values = {array.name: array.draw(random, array.shape).astype(np.float32) for array in _arrays(spec)}
     if spec.projected:
         assert isinstance(spec, NetworkSpec)
@@ -31,7 +31,7 @@ def initial_parameters(spec: AnyNetworkSpec, random: Random) -> dict[str, np.nda
 
 
 def parameter_shapes(spec: AnyNetworkSpec) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of `initial_parameters` without drawing them."""
+    """Return the shapes of the arrays that `initial_parameters` draws, without drawing them."""
     return {array.name: array.shape for array in _arrays(spec)}
 
 
@@ -69,7 +69,7 @@ def _recurrent(prefix: str, spec: RecurrentSpec, inputs: int) -> Iterator[_Array
 def _stack(
     prefix: str, stack: Stack, init: Initializer, lead: tuple[int, ...] = (), gain: float = 1.0
 ) -> Iterator[_Array]:
-    """Yield the arrays of a stack's layers; `gain` is that of an orthogonal last layer, `lead` an ensemble's axis."""
+    """Yield a stack's arrays. `gain` is for an orthogonal last layer; `lead` is (M,) for an ensemble, else ()."""
     for i, (inputs, outputs) in enumerate(stack.layers):
         last = bool(stack.outputs) and i == len(stack.layers) - 1
         shape, of_last = (*lead, outputs, inputs), gain if last else None
@@ -88,7 +88,10 @@ def _layer(
     last_gain: float | None = None,
     biased: bool = True,
 ) -> Iterator[_Array]:
-    """Yield weight and bias of a layer; `last_gain` is the gain of an orthogonal last layer, None for other layers."""
+    """Yield weight and bias of a layer. `lead` is 1 if `shape` starts with an ensemble's members, else 0.
+
+    `last_gain` is the gain of an orthogonal last layer; None for all other layers.
+    """
     fan_in = math.prod(shape[lead + 1 :])
     weight = bias = _uniform(init.gain / math.sqrt(fan_in))
     if init.kind == "orthogonal":
@@ -112,17 +115,17 @@ def _uniform(bound: float) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
 
 
 def _orthogonal(gain: float, lead: int = 0) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
-    """Return a function that draws orthogonal weights, one for each member of an ensemble with a `lead` axis."""
+    """Return a function that draws an orthogonal weight; with a `lead` axis, one for each member of the ensemble."""
     if not lead:
         return lambda random, shape: orthogonal(random, shape, gain)
     return lambda random, shape: np.stack([orthogonal(random, shape[1:], gain) for _ in range(shape[0])])
 
 
 def orthogonal(random: Random, shape: tuple[int, ...], gain: float) -> np.ndarray:
-    """Draw a weight with orthogonal rows of length `gain`, or columns if there are more rows (Saxe et al., 2014).
+    """Draw a weight with orthogonal rows, or columns if these are fewer, of norm `gain` (Saxe et al., 2014).
 
-    All axes but the first count as one. Rows are contiguous: PyTorch keeps an array's order, and products of transposed
-    weights are slower.
+    All axes except the first are treated as one. The array is contiguous, because PyTorch keeps an array's memory order
+    and products with transposed weights are slower.
     """
     rows, columns = shape[0], math.prod(shape[1:])
     with one_blas_thread():

@@ -1,7 +1,7 @@
 """Networks in JAX; the counterpart of `networks/torch.py`.
 
-Compiled programs take flat lists of arrays, since Equinox modules as arguments cost 70 µs more at each call.
-`with_arrays` makes the network that computes with them.
+Compiled programs take flat lists of arrays, because Equinox modules as arguments cost 70 µs more at each call.
+`with_arrays` makes a network from such a list.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def build(spec: AnyNetworkSpec, random: np.random.Generator) -> JaxNetwork | Jax
 
 
 class JaxNetwork:
-    """The arrays of a network, in one order with the running statistics last.
+    """The arrays of a network in a fixed order; running statistics are last.
 
     Attributes:
-        names: Their names.
-        shapes: Their shapes.
-        arrays: Their initial values.
-        learned: The number of arrays before the statistics.
+        names: Names of the arrays.
+        shapes: Shapes of the arrays.
+        arrays: Initial values.
+        learned: Number of trainable arrays, which come first.
     """
 
     def __init__(self, spec: AnyNetworkSpec, values: dict[str, np.ndarray]) -> None:
@@ -49,7 +49,7 @@ class JaxNetwork:
         self.learned: int = len(values) - len(spec.statistics)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
-        """Return the network with these arrays; of a `ParameterSpec` the array itself."""
+        """Return the network with these arrays; for a `ParameterSpec`, return the array itself."""
         if isinstance(self._spec, ParameterSpec):
             return arrays[0]
         exact = self._spec.exact | self._spec.statistics.keys()
@@ -64,13 +64,16 @@ class JaxNetwork:
         return list((values | projected(self._spec.head_stacks, values)).values())
 
     def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
-        """Return the running statistics after the last call of `net` with `train`, else those of `arrays`."""
+        """Return the running statistics after the last call of `net` with `train`.
+
+        If there was no such call, return those in `arrays`.
+        """
         statistics = list(zip(self.names, arrays, strict=True))[self.learned :]
         return [net.updated_stats.get(name, array) for name, array in statistics]
 
 
 class JaxCustomNetwork:
-    """Custom Equinox modules with the interface of `JaxNetwork`; their floating-point arrays learn."""
+    """Custom Equinox modules with the interface of `JaxNetwork`; their floating-point arrays are trained."""
 
     def __init__(self, spec: NetworkSpec, random: np.random.Generator) -> None:
         assert spec.custom is not None
@@ -81,14 +84,14 @@ class JaxCustomNetwork:
         paths, self._structure = jax.tree_util.tree_flatten_with_path(modules)
         self._leaves: list[Any] = [leaf for _, leaf in paths]
         self._places = [i for i, leaf in enumerate(self._leaves) if _learns(leaf)]
-        steps = [[_name(step) for step in paths[i][0]] for i in self._places]  # PyTorch's names
+        steps = [[_name(step) for step in paths[i][0]] for i in self._places]  # named as in PyTorch
         self.names: list[str] = [".".join(["members", *names] if spec.members else names[1:]) for names in steps]
         self.arrays: list[Any] = [self._leaves[i] for i in self._places]
         self.shapes: list[tuple[int, ...]] = [tuple(leaf.shape) for leaf in self.arrays]
         self.learned: int = len(self.arrays)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> CustomCalls:
-        """Return the network with other arrays, cast to `precision`."""
+        """Return the network with these arrays, cast to `precision`."""
         leaves = list(self._leaves)
         for place, array in zip(self._places, arrays, strict=True):
             leaves[place] = array.astype(precision)
@@ -109,6 +112,6 @@ def _name(step: Any) -> str:
 
 
 def _broadcasting(module: Callable[..., Any], *inputs: Any) -> Any:
-    """Call a module with broadcasting as usual in JAX, unlike in losses."""
+    """Call a custom module with implicit broadcasting of ranks, which Duetto forbids in losses."""
     with jax.numpy_rank_promotion("allow"):
         return module(*inputs)

@@ -1,15 +1,16 @@
-"""Linear layers of bfloat16 in JAX that use the CPU's bfloat16 instructions, also in their derivatives.
+"""Linear layers in bfloat16 for JAX. They and their derivatives use the CPU's bfloat16 instructions.
 
-XLA passes a bfloat16 product to YNNPACK only if its result is float32 and both factors are contiguous. It computes
-all others in float32, from copies. So a layer and its derivatives are written here with float32 results, which are
-then rounded. The weights' derivative needs a transposed factor: a row of zeros below it keeps XLA from undoing the
-transpose. The bias's derivative is a product because a bfloat16 sum over rows is slower.
+XLA passes a bfloat16 product to YNNPACK, a library for CPUs, only if the result is float32 and both factors are
+contiguous. XLA converts the factors of all other products to float32. So this file computes a layer and its derivatives
+with float32 results, and rounds these. One factor of the weights' derivative is transposed. A row of zeros below this
+factor keeps XLA from merging the transpose into the product, whose factor would then not be contiguous. The bias's
+derivative is a product because a bfloat16 sum over rows is slower.
 
-    one core, TD3's update or steps          XLA alone    this file    float32
-    Intel Xeon with AMX, ms (256 rows)             9.7          4.0        7.0
-    AMD EPYC (Zen 3), steps/s on Hopper             66          109        105
+    TD3 on one core                                  XLA alone    this file    float32
+    Intel Xeon with AMX, ms per update (256 rows)          9.7          4.0        7.0
+    AMD EPYC (Zen 3), steps/s on Hopper                     66          109        105
 
-A CPU without such instructions multiplies the rounded numbers in float32, where each product of two is exact.
+A CPU without these instructions multiplies the rounded numbers in float32, where a product of two of them is exact.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ from duetto.cpu import multiplies_bfloat16
 
 
 def linear(x: Array, weight: Array, bias: Array) -> Array:
-    """Return x Wᵀ + b of x (..., in), (out, in) and (out); or of (N, B, in), (N, out, in) and (N, out)."""
+    """Return x Wᵀ + b for x (..., in), W (out, in) and b (out,).
+
+    For an ensemble of N members, x is (N, B, in), W (N, out, in) and b (N, out).
+    """
     if weight.ndim == 2:
         return jnp.reshape(_linear(jnp.reshape(x, (-1, x.shape[-1])), weight, bias), (*x.shape[:-1], len(weight)))
     return _linear(x, weight, bias)
 
 
 def product(first: Array, second: Array, axis: int) -> Array:
-    """Contract the last axis of `first` with the axis `axis` of `second`, batched over the axes before; float32.
+    """Contract the last axis of `first` with the axis `axis` of `second`; return float32.
 
-    `first` is rounded to bfloat16; `second` is bfloat16 already.
+    Axes before the last two are batch axes. `first` is rounded to bfloat16; `second` is bfloat16 already.
     """
     before = tuple(range(first.ndim - 2))
     dimensions = (((first.ndim - 1,), (second.ndim + axis,)), (before, before))
@@ -50,13 +54,13 @@ def _in_float32(multiply: Callable[[Array, Array], Array], first: Array, second:
 
 
 def sum_rows(rows: Array) -> Array:
-    """Return a bias's derivative (..., out), float32, from rows (..., B, out) of bfloat16."""
+    """Return the sum of bfloat16 `rows` (..., B, out) as (..., out) float32: the derivative of a bias."""
     ones = jnp.ones((*rows.shape[:-2], 1, rows.shape[-2]), rows.dtype)
     return jnp.squeeze(product(ones, rows, -2), -2)
 
 
 def over_rows(gradient: Array, x: Array) -> Array:
-    """Return a weight's derivative (..., out, in), float32, from rows (..., B, out) and (..., B, in) of bfloat16."""
+    """Return a weight's derivative (..., out, in) float32. `gradient` (..., B, out) and x (..., B, in) are bfloat16."""
     return jax.lax.platform_dependent(gradient, x, cpu=_over_rows_padded, default=_over_rows)
 
 
@@ -71,7 +75,10 @@ def _over_rows_padded(gradient: Array, x: Array) -> Array:
 
 
 def to_bits(x: Array) -> Array:
-    """Round x to bfloat16 and return its bits as uint16: XLA's loops convert collected bfloat16 at every step."""
+    """Round x to bfloat16 and return its bits as uint16.
+
+    Loops over steps collect bits, because XLA would convert the whole array of collected bfloat16 numbers at each step.
+    """
     return jax.lax.bitcast_convert_type(x.astype(jnp.bfloat16), jnp.uint16)
 
 

@@ -1,4 +1,4 @@
-"""Layers in JAX (see `layers`); the counterpart of `networks/torch_layers.py`."""
+"""The functions that `layers` lists, in JAX; the counterpart of `networks/torch_layers.py`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ activations: dict[str, Callable[[Array], Array]] = {
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
-    """`linear` in JAX."""
-    if bias is None:  # XLA leaves it out
+    """Return x Wᵀ + b, for an ensemble one product per member; see the list in `layers`."""
+    if bias is None:  # XLA removes the addition
         bias = jnp.zeros(weight.shape[:-1], weight.dtype)
     if weight.ndim == 3 and x.ndim == 2:
         x = jnp.broadcast_to(x, (len(weight), *x.shape))
@@ -38,7 +38,7 @@ def linear(x: Array, weight: Array, bias: Array | None) -> Array:
 
 
 def norm(x: Array, scale: Array, shift: Array) -> Array:
-    """`norm` in JAX; computed in float32 as in PyTorch."""
+    """Apply layer normalization over the last axis, in float32 as in PyTorch."""
     dtype, x = x.dtype, x.astype(jnp.float32)
     centered = x - jnp.mean(x, -1, keepdims=True)
     x = centered * jax.lax.rsqrt(jnp.mean(centered**2, -1, keepdims=True) + 1e-5)
@@ -46,8 +46,10 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
 
 
 def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
-    """`batch_norm` in JAX, with a gradient written out: it takes fewer passes over the rows than derivatives of each
-    operation. CrossQ's update with critics of 512 and 512 takes 0.87 times as long.
+    """Normalize x over its rows, with a hand-written gradient.
+
+    This gradient makes fewer passes over the rows than JAX's automatic gradient: CrossQ's update with critics of 512
+    and 512 units takes 0.87 times as long.
     """
     mean, variance = moments(jax.lax.stop_gradient(x), tuple(range(scale.ndim - 1, x.ndim - 1)))
     return _batch_norm(x, scale, shift, mean, variance, epsilon)
@@ -65,7 +67,7 @@ def _batch_norm_forward(*inputs: Any) -> tuple[Array, tuple[Array, ...]]:
 
 
 def _batch_norm_backward(epsilon: float, saved: tuple[Array, ...], gradient: Array) -> tuple[Array, ...]:
-    """Return the gradients of x, γ and β; with n rows, s² = σ² + ε and x̂ = (x - μ) / s:
+    """Return the gradients dx, dγ and dβ, given dy. With n rows, s² = σ² + ε and x̂ = (x - μ) / s:
 
     dx = γ / s (dy - Σ dy / n - x̂ Σ (dy x̂) / n),  dγ = Σ (dy x̂),  dβ = Σ dy
     """
@@ -77,7 +79,7 @@ def _batch_norm_backward(epsilon: float, saved: tuple[Array, ...], gradient: Arr
     rows, factor = x.size // scale.size, scale * inverse
     constant, slope = factor * shift_gradient / rows, factor * inverse * scale_gradient / rows
     x_gradient = gradient * broadcastable(factor, x) - broadcastable(constant, x) - centered * broadcastable(slope, x)
-    zero = jnp.zeros_like(mean)  # x's gradient has those through mean and variance
+    zero = jnp.zeros_like(mean)  # x's gradient includes the paths through mean and variance
     return x_gradient.astype(dtype), scale_gradient, shift_gradient, zero, zero
 
 
@@ -85,7 +87,7 @@ _batch_norm.defvjp(_batch_norm_forward, _batch_norm_backward)
 
 
 def conv_relu(x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
-    """`conv_relu` in JAX. `factor` multiplies the weights, which are smaller than the input."""
+    """Return ReLU of the convolution of factor · x. `factor` scales the weights, which are smaller than x."""
     kernel = jnp.transpose(weight * factor, (2, 3, 1, 0))
     strides, layout = (stride, stride), ("NHWC", "HWIO", "NHWC")
     x = jax.lax.conv_general_dilated(x, kernel, strides, "VALID", dimension_numbers=layout)
@@ -93,27 +95,27 @@ def conv_relu(x: Array, weight: Array, bias: Array, stride: int, factor: float) 
 
 
 def prepare_image(image: Array, channels_first: bool, like: Array) -> Array:
-    """Images (B, H, W, C) in the dtype of `like`."""
+    """Return images (B, H, W, C) in the dtype of `like`."""
     return (jnp.moveaxis(image, -3, -1) if channels_first else image).astype(like.dtype)
 
 
 def flatten(image: Array) -> Array:
-    """`flatten` in JAX."""
+    """Return the convolutions' outputs as (B, features)."""
     return jnp.reshape(image, (image.shape[0], -1))
 
 
 def split_members(values: Values) -> None:
-    """Return None: all members are one batched product."""
+    """Return None, because JAX computes all members in one batched product."""
     return
 
 
 def cast_input(x: Array, like: Array) -> Array:
-    """`cast_input` in JAX."""
+    """Return x in the dtype of `like`."""
     return x.astype(like.dtype)
 
 
 def output_linear(x: Array, weight: Array, bias: Array) -> Array:
-    """`output_linear` in JAX; the weights are float32, see `jax.JaxNetwork`."""
+    """Apply the last layer in float32; its weights are float32 already, see `jax.JaxNetwork`."""
     return linear(x.astype(jnp.float32), weight, bias)
 
 
@@ -121,7 +123,7 @@ def output_linear(x: Array, weight: Array, bias: Array) -> Array:
 def recurrent(
     spec: RecurrentSpec, weights: Values, x: Array, carry: dict[str, Array], window: SequenceInput
 ) -> tuple[Array, dict[str, Array]]:
-    """`recurrent` in JAX; states and gates are float32 in every precision."""
+    """Return outputs (B, S, size) and last hidden states; states and gates are float32 in every precision."""
     x, starts, dtype = jnp.swapaxes(x, 0, 1), jnp.swapaxes(window.starts, 0, 1), x.dtype  # time first
     after: list[tuple[Array, ...]] = []
     for layer in range(spec.layers):
@@ -137,7 +139,7 @@ def _layer(
 ) -> tuple[Array, tuple[Array, ...]]:
     """Return a layer's outputs (S, B, size) for x (S, B, in), and its last state; the burn-in has no gradient."""
     w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-    entering = linear(x, w["weight_ih"], w["bias_ih"])  # of all steps at once
+    entering = linear(x, w["weight_ih"], w["bias_ih"])  # for all steps at once
     run = partial(unroll, CELLS[spec.kind])
     burn_in, outputs = min(spec.burn_in, len(x)), []
     for part in (slice(0, burn_in), slice(burn_in, None)):
@@ -151,9 +153,10 @@ def _layer(
 
 
 class Cell(NamedTuple):
-    """A step of a recurrent layer: from x Wᵀ + b and h Wᵀ + b, (B, gates * size) each, and a state to the next state.
+    """A step of a recurrent layer, and its gradient.
 
-    If both products have the same gradient, `backward` returns the same object twice, to save memory.
+    A step's inputs are x Wᵀ + b and h Wᵀ + b, (B, gates * size) each, and the state before the step. If both products
+    have the same gradient, `backward` returns the same object twice, to save memory.
     """
 
     forward: Callable[[Array, Array, State], tuple[State, State]]  # next state, residuals
@@ -197,25 +200,20 @@ def _gru_back(kept: State, state: State, gradients: State) -> tuple[Array, Array
 CELLS = {"lstm": Cell(_lstm, _lstm_back), "gru": Cell(_gru, _gru_back)}
 
 
-def unroll(cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array) -> tuple[Array, State]:
-    """Return outputs (S, B, size) and the last state, from x Wᵀ + b (S, B, gates * size) and the first state.
-
-    `starts` (S, B) zeroes the state before a step; weight (gates * size, size) and bias are those of h. Outputs and
-    states are float32, all else float32 or bfloat16.
-
-    The loop has its own gradient. JAX's would add to an array of the weights' size at each step backwards; here the
-    steps only collect the gradients of their products, and one product over all steps gives the weights' gradient. An
-    update of R2D2 with an LSTM of 512 units (16 sequences of 40 steps, one core of an AMD EPYC, Zen 5) takes 165 ms
-    instead of 341; with 128 units 31 ms in both. Cells also have their own gradients: JAX's make a GRU of 128 units
-    1.4 times as slow.
-    """
-    return _unroll(cell, entering, starts, state, weight, bias)
-
-
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _unroll(
-    cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array
-) -> tuple[Array, State]:
+def unroll(cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array) -> tuple[Array, State]:
+    """Run a recurrent layer over S steps; return its outputs (S, B, size) and the last state.
+
+    `entering` (S, B, gates * size) is x Wᵀ + b; `state` is the state before the first step. The state is zeroed before
+    steps that are True in `starts` (S, B). `weight` (gates * size, size) and `bias` are for h. Outputs and states are
+    float32, all other arrays float32 or bfloat16.
+
+    The gradient of the loop is hand-written. JAX's gradient would add to an array of the weights' size at each backward
+    step. Here the steps only collect the gradients of their products, and one product over all steps gives the weights'
+    gradient. An update of R2D2 with an LSTM of 512 units (16 sequences of 40 steps, one core of an AMD EPYC, Zen 5)
+    takes 165 ms instead of 341; with 128 units, 31 ms with either gradient. The gradients of the cells are hand-written
+    too: with JAX's gradients, a GRU of 128 units is 1.4 times as slow.
+    """
     return _unroll_forward(cell, entering, starts, state, weight, bias)[0]
 
 
@@ -259,4 +257,4 @@ def _unroll_backward(
     return to_entering, None, first, to_weight.astype(weight.dtype), to_bias.astype(weight.dtype)
 
 
-_unroll.defvjp(_unroll_forward, _unroll_backward)
+unroll.defvjp(_unroll_forward, _unroll_backward)

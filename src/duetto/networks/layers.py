@@ -1,22 +1,23 @@
-"""Layers as data: their arrays' names and shapes, and what they compute from a framework's operations.
+"""Layers as data: the names and shapes of their arrays, and the computation of their outputs in any framework.
 
-A `Stack` declares its linear layers and normalizations, and computes its output with a `StackArrays`, the same code in
-PyTorch, JAX and NumPy. A new kind of layer is a subclass, which may live in an algorithm's file.
+A `Stack` declares its linear layers and normalizations. It computes its output with a `StackArrays`, by the same code
+in PyTorch, JAX and NumPy. To add a kind of stack, write a subclass; it may be in an algorithm's file.
 
-A framework's module of layers has these functions. Weights have PyTorch's layout, an ensemble's a leading axis of M.
+`torch_layers` and `jax_layers` implement these functions; `numpy_layers` implements those that acting needs. Weights
+have PyTorch's layout. An ensemble's weights have a leading axis of M members.
 
     activations                              functions by name
-    linear(x, weight, bias)                  x Wᵀ + b, (..., in) to (..., out); of an ensemble (M, B, in) or (B, in) to
-                                             (M, B, out); the bias may be None
-    output_linear(x, weight, bias)           the last layer, float32 in every precision: bfloat16 has 8 bits, so values
-                                             near 300 would be even numbers, without TD errors below 1
+    linear(x, weight, bias)                  x Wᵀ + b for x (..., in). With an ensemble, x is (M, B, in) or (B, in), and
+                                             the result (M, B, out). The bias may be None
+    output_linear(x, weight, bias)           the last layer, float32 in every precision: bfloat16 rounds values near 300
+                                             to even numbers, which loses TD errors below 1
     norm(x, scale, shift)                    layer normalization over the last axis (Ba et al., 2016)
     batch_norm(x, scale, shift, ε)           x normalized over its rows, with gradients through mean and variance
-    conv_relu(x, weight, bias, stride, c)    ReLU of a convolution of c x without padding
-    prepare_image(image, channels_first, y)  images (B, ...) uint8 in the layout of `conv_relu` and the precision of y
-    flatten(image)                           outputs of convolutions as (B, features), channels last
-    recurrent(spec, weights, x, carry, window)  inputs (B, S, in) to outputs (B, S, size), and the carry after them
-    split_members(values)                    an ensemble's arrays by member, None for one batched product
+    conv_relu(x, weight, bias, stride, c)    ReLU of an unpadded convolution of c · x
+    prepare_image(image, channels_first, y)  uint8 images (B, ...) in `conv_relu`'s layout and the precision of y
+    flatten(image)                           the convolutions' outputs as (B, features), channels last
+    recurrent(spec, weights, x, carry, window)  outputs (B, S, size) for x (B, S, in), and the last hidden state
+    split_members(values)                    a list with each member's arrays; None if one batched product is faster
     cast_input(x, y)                         x in the precision of products with y
 """
 
@@ -44,13 +45,13 @@ Carry = dict[str, Array]
 Activation = Literal["relu", "tanh", "elu", "silu"]
 Recurrent = Literal["none", "lstm", "gru"]
 Blocks = Literal["mlp", "layer_norm", "simba"]
-AllBlocks = Literal["mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"]  # the last two need calls with `train`,
-FlashBlocks = Literal["flash", "xqc"]  # and so do these
-EXPANSION = 4  # inner width of SimBa's residual blocks, in units of their width
+AllBlocks = Literal["mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"]  # losses call the last two with `train`
+FlashBlocks = Literal["flash", "xqc"]  # losses call these with `train`
+EXPANSION = 4  # inner width of a residual block, divided by its outer width
 
 
 class SequenceInput(NamedTuple):
-    """B sequences of S successive observations.
+    """The input of a recurrent network: B sequences of S successive observations.
 
     position     0  1  2  3  4  5  6        S = 7 observations, burn-in 2
     starts       .  .  .  .  .  .  .        True: an episode's first observation, the carry is zeroed before it
@@ -62,38 +63,38 @@ class SequenceInput(NamedTuple):
     previous_action: Array  # (B, S) int, -1 for none; or (B, S, A) float, zeros for none
     previous_reward: Array  # (B, S), 0 for none
     starts: Array  # (B, S) bool
-    carry: dict[str, Array]  # (B, layers, size) each, the state before position 0; zeros where one is missing
+    carry: dict[str, Array]  # (B, layers, size) each, hidden states before position 0; zeros if none are stored
     is_first: Array  # (B,) bool, an episode starts at position 0: `carry` is exact, and no burn-in is needed
     query_steps: Array | None  # (B, T) int in 0 .. S-1; None while acting: S = 1, and outputs have no time axis
 
     def within(self, prefix: str) -> SequenceInput:
-        """Return the sequences with the carry's arrays whose names start with `prefix`, without it."""
+        """Return the sequences with the hidden states whose names start with `prefix`; remove this prefix."""
         carry = {name.removeprefix(prefix): part for name, part in self.carry.items() if name.startswith(prefix)}
         return self._replace(carry=carry)
 
 
 @dataclass(frozen=True)
 class RecurrentSpec:
-    """Recurrent layers; the network's input is a `SequenceInput` instead of observations.
+    """Recurrent layers. A network with them is called with a `SequenceInput` instead of observations.
 
-    The layers' inputs are features, the previous action (one-hot; zeros for none) and the previous reward.
+    The layers' inputs are features, the previous action (one-hot if discrete; zeros for none) and the previous reward.
     """
 
     kind: Literal["lstm", "gru"]
     size: int
     layers: int
-    action: Space  # of the previous action
-    burn_in: int = 0  # positions that only warm the state up, without gradient
+    action: Space  # space of the previous action
+    burn_in: int = 0  # number of first positions, which only prepare the hidden state, without gradient
     learn_from_start: bool = True  # no burn-in where an episode starts at position 0
     orthogonal: bool = False  # orthogonal weights and zero biases (Andrychowicz et al., 2021) instead of U(±1/√size)
 
     @property
     def gates(self) -> int:
-        """Rows of a layer's weights in units of `size`."""
+        """Number of gates; a layer's weights have `gates * size` rows."""
         return 4 if self.kind == "lstm" else 3
 
     def state(self) -> dict[str, tuple[int, int]]:
-        """Return the shapes of the carry's arrays by name without the batch axis: "h", and an LSTM's cells "c"."""
+        """Return the hidden states' shapes by name, without the batch axis: "h", and for an LSTM its cells "c"."""
         return dict.fromkeys(("h", "c") if self.kind == "lstm" else ("h",), (self.layers, self.size))
 
     def shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
@@ -110,30 +111,30 @@ class RecurrentSpec:
 
 @dataclass(frozen=True)
 class Stack:
-    """A sequence of linear layers: hidden ones with an activation, and an optional last one without.
+    """A sequence of linear layers: hidden layers with an activation, and optionally a last layer without activation.
 
     mlp          x → σ(W x) → ... → W x
     layer_norm   x → σ(norm(W x)) → ... → W x
     simba        x → W x → x + W' relu(W norm(x)) → ... → norm(x) → W x      W is 4 times as wide as x
                  (Lee et al., 2025, arXiv:2410.09754, section 4; one residual block for each hidden size, all equal)
     batch_norm   x → norm(x) → norm(σ(W x)) → ... → W x      over the rows of a batch; see `batch_norm`
-    batch_renorm the same, corrected towards the running statistics
+    batch_renorm as batch_norm, with a correction towards the running statistics
     xqc          x → norm(x) → σ(norm(W x)) → ... → W x      (Palenicek et al., 2025, arXiv:2509.25174)
-    flash        x → W norm(x) → x + σ(norm(W' σ(norm(W x)))) → ... → rms_norm(x) → W x      (FlashSAC, 2604.04539)
+    flash        x → W norm(x) → x + σ(norm(W' σ(norm(W x)))) → ... → rms_norm(x) → W x     (FlashSAC, arXiv:2604.04539)
 
-    The norms of xqc and flash are over the rows of a batch, and their hidden layers have no biases. A subclass may
-    override `layers`, `norms` and `forward`.
+    σ is the activation. In xqc and flash, norms are over the rows of a batch, and hidden layers have no biases. A
+    subclass may override `layers`, `norms` and `forward`.
     """
 
     name: str
     inputs: int
     hidden: tuple[int, ...] = ()
-    outputs: int = 0  # of the last layer; 0 for none
+    outputs: int = 0  # size of the last layer; 0: no last layer
     activation: Activation = "relu"
     blocks: AllBlocks | FlashBlocks = "mlp"
-    joined: int = 0  # size of the action that joins the input ...
-    joins: int = 0  # ... of this linear layer
-    numbered: bool = True  # False: a single layer with the stack's name
+    joined: int = 0  # size of the action that is concatenated to the input of one linear layer; 0: no action
+    joins: int = 0  # index of this linear layer, the option critic_action_layer
+    numbered: bool = True  # False: the stack is a single layer, which has the stack's name
 
     def __post_init__(self) -> None:
         if self.blocks in ("simba", "flash") and len(set(self.hidden)) > 1:
@@ -151,17 +152,17 @@ class Stack:
 
     @cached_property
     def residual(self) -> bool:
-        """Whether it has residual blocks, of two linear layers each."""
+        """Whether the stack has residual blocks; each block has two linear layers."""
         return self.blocks in ("simba", "flash") and bool(self.hidden)
 
     @cached_property
     def over_batches(self) -> bool:
-        """Whether normalization is over the rows of a batch instead of features."""
+        """Whether the norms average over the rows of a batch instead of over the features of a row."""
         return self.blocks not in ("mlp", "layer_norm", "simba") and bool(self.hidden)
 
     @cached_property
     def biases(self) -> bool:
-        """Whether hidden layers have biases; the last layer has."""
+        """Whether hidden layers have biases; the last layer always has."""
         return self.blocks not in ("xqc", "flash")
 
     @cached_property
@@ -181,7 +182,7 @@ class Stack:
 
     @cached_property
     def norms(self) -> list[int]:
-        """Units of each normalization."""
+        """Width of each normalization."""
         if self.blocks == "mlp" or not self.hidden:
             return []
         if self.blocks == "flash":
@@ -193,19 +194,19 @@ class Stack:
 
     @cached_property
     def root_mean_square(self) -> int:
-        """Number of the normalization that divides by the root mean square, and has no bias; -1 if there is none."""
+        """Index of the normalization that divides by the root mean square and has no bias; -1 if there is none."""
         return len(self.norms) - 1 if self.blocks == "flash" else -1
 
     def layer(self, i: int) -> str:
-        """The name of a linear layer."""
+        """Return the name of linear layer i."""
         return f"{self.name}.{i}" if self.numbered else self.name
 
     def norm(self, i: int) -> str:
-        """The name of a normalization."""
+        """Return the name of normalization i."""
         return f"{self.name}_norms.{i}"
 
     def forward(self, arrays: StackArrays, x: Array, joined: Array | None = None) -> Array:
-        """Return outputs (..., width) for x (..., inputs) and `joined` (..., joined)."""
+        """Return the outputs (..., width) for x (..., inputs) and, in critics, the action `joined` (..., A)."""
         if self.residual or self.over_batches:
             x = self._hidden(arrays, join(x, joined))
             return arrays.output(len(self.layers) - 1, x) if self.outputs else x
@@ -218,7 +219,7 @@ class Stack:
         return x
 
     def _hidden(self, arrays: StackArrays, x: Array) -> Array:
-        """Return the hidden layers of x, for blocks that are residual or normalized over batches."""
+        """Return the last hidden layer's output for x. Only for stacks with residual or batch-normalized blocks."""
         blocks, act, batch_norm = range(len(self.hidden)), arrays.activation, arrays.batch_norm
         if self.blocks == "simba":
             x = arrays.linear(0, x)
@@ -254,25 +255,25 @@ class StackArrays:
     def __init__(
         self, stack: Stack, layers: Any, values: Values, prefix: str = "", stats: dict[str, Array] | None = None
     ) -> None:
-        """`prefix` precedes names in `values`; new running statistics go into `stats`, None to use the old."""
+        """`values` has the arrays under `prefix` + name. `stats` collects new running statistics; None: use the old."""
         self._stack, self._layers, self._values, self._prefix, self._stats = stack, layers, values, prefix, stats
         self.activation: Callable[[Array], Array] = layers.activations[stack.activation]
         self.relu: Callable[[Array], Array] = layers.activations["relu"]
 
     def linear(self, i: int, x: Array) -> Array:
-        """Return the i-th linear layer of x."""
+        """Apply linear layer i to x."""
         return self._layers.linear(x, *self._pair(self._stack.layer(i)))
 
     def output(self, i: int, x: Array) -> Array:
-        """Return the i-th linear layer of x, the last one: float32 in every precision."""
+        """Apply the last linear layer (index i) to x; the result is float32 in every precision."""
         return self._layers.output_linear(x, *self._pair(self._stack.layer(i)))
 
     def norm(self, i: int, x: Array) -> Array:
-        """Return the i-th layer normalization of x."""
+        """Apply layer normalization i to x."""
         return self._layers.norm(x, *self._pair(self._stack.norm(i)))
 
     def batch_norm(self, i: int, x: Array) -> Array:
-        """Return the i-th normalization of x over its rows, or by the running statistics; see `networks.batch_norm`."""
+        """Apply batch normalization i to x. With `stats`, use the mean and variance of x, else the running ones."""
         name = self._prefix + self._stack.norm(i)
         scale, shift = self._pair(self._stack.norm(i))
         if scale.ndim > x.ndim - 1:  # all members of an ensemble get the same rows
@@ -303,7 +304,7 @@ class StackArrays:
 
 
 def join(x: Array, joined: Any) -> Array:
-    """Concatenate x and the action, which is the same for all members of an ensemble; x alone if there is none."""
+    """Concatenate x and the action `joined`, which all members of an ensemble share. If it is None, return x."""
     if joined is None:
         return x
     xp = array_namespace(x)
@@ -315,24 +316,25 @@ def join(x: Array, joined: Any) -> Array:
 
 # ------------------------------------------------------------------------------------------------- weights of unit norm
 def projected(stacks: list[Stack], values: Values) -> dict[str, Array]:
-    """Return the arrays of these layers by name, projected onto unit norm, as after every optimizer step.
+    """Return these stacks' weights by name, projected onto unit norm. Learners do this after every optimizer step.
 
         linear layer     each row (an output's weights)      w ← w / max(‖w‖, 1e-8)
         batch norm       scale γ and shift β together        (γ, β) ← (γ, β) · √(width / (Σ γ² + Σ β² + 1e-8))
         RMS norm         scale g                             g ← g · √(width / (Σ g² + 1e-8))
 
-    Biases stay. The step size of a projected weight relative to its norm is the learning rate (Loshchilov et al., 2025,
-    nGPT, arXiv:2410.01131; Lee et al., 2025, SimbaV2, arXiv:2502.15280).
+    Biases of linear layers do not change, nor do normalizations outside flash. As the weights' norms are constant, the
+    learning rate determines the size of a step relative to the weights (Loshchilov et al., 2025, nGPT,
+    arXiv:2410.01131; Lee et al., 2025, SimbaV2, arXiv:2502.15280).
     """
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for stack in stacks:
         for i in range(len(stack.layers)):
             name = f"{stack.layer(i)}.weight"
-            found[name] = _unit_rows(values[name])
+            arrays[name] = _unit_rows(values[name])
         for i, width in enumerate(stack.norms if stack.blocks == "flash" else []):
             names = [f"{stack.norm(i)}.{part}" for part in ("weight", "bias") if f"{stack.norm(i)}.{part}" in values]
-            found |= zip(names, _joint([values[name] for name in names], width), strict=True)
-    return found
+            arrays |= zip(names, _joint([values[name] for name in names], width), strict=True)
+    return arrays
 
 
 def _unit_rows(weight: Array) -> Array:
@@ -342,7 +344,7 @@ def _unit_rows(weight: Array) -> Array:
 
 
 def _joint(parts: list[Array], width: int) -> list[Array]:
-    """Scale arrays (..., width) by one factor, after which their squares add up to `width`."""
+    """Scale all arrays (..., width) by a common factor, so that their squares add up to `width`."""
     xp = array_namespace(parts[0])
     squares = sum(xp.sum(part * part, axis=-1, keepdims=True) for part in parts)
     factor = (width / (squares + 1e-8)) ** 0.5

@@ -1,8 +1,8 @@
-"""Action masks: a mask is a part of its observation.
+"""Action masks, which are stored as a part of their observation.
 
     observation {"": x, MASK: m}  or  {"where": x, "camera": y, MASK: m}       m (N, n) bool, True where allowed
-    buffers     store it like any other part, of this observation and of the next
-    networks    do not see it: `Head.mask` gives a forbidden action the value -∞ (`FORBIDDEN`) or the probability 0
+    buffers     store it like any other part of an observation
+    networks    do not get it; `Head.mask` gives a forbidden action the value -1e15 (`FORBIDDEN`) or the probability 0
 
 So π(·|s) and max_a Q(s, a) in a loss are over the allowed actions of s, and losses need no code for masks.
 MultiDiscrete actions have one flat mask, the concatenated masks of their parts.
@@ -29,7 +29,7 @@ def with_mask(obs: Tree, mask: Array | None) -> Tree:
 
 
 def mask_of(obs: Tree) -> Array | None:
-    """Return the observation's mask; None without one."""
+    """Return the observation's mask; None if it has no mask."""
     return obs.get(MASK) if isinstance(obs, dict) else None
 
 
@@ -61,6 +61,6 @@ def space_with_mask(observation: Space, action: Space) -> Dict:
 
 
 def sample_allowed(random: np.random.Generator, mask: np.ndarray) -> np.ndarray:
-    """Draw allowed actions (N,) int64 uniformly, for a mask (N, n)."""
+    """Draw one allowed action per row of the mask (N, n), uniformly; return them as (N,) int64."""
     rank = random.integers(mask.sum(axis=1))
     return (mask.cumsum(axis=1) > rank[:, None]).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Layers in NumPy: those of `layers` that acting needs, except for images."""
+"""The functions that `layers` lists, in NumPy; only those that acting needs, and none for images."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ activations: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
-    "silu": lambda x: x / (1 + np.exp(np.minimum(-x, 88))),  # e^88 is float32's largest, nearly
+    "silu": lambda x: x / (1 + np.exp(np.minimum(-x, 88))),  # e^88 is just below float32's maximum
 }
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
-    """`linear` in NumPy; no ensembles."""
+    """Return x Wᵀ + b; ensembles are not supported."""
     if x.ndim > 2:  # NumPy would compute one product for each row
         return linear(x.reshape(-1, x.shape[-1]), weight, bias).reshape(*x.shape[:-1], -1)
     return x @ weight.T if bias is None else x @ weight.T + bias
 
 
-output_linear = linear  # it is all float32
+output_linear = linear  # NumPy computes all layers in float32
 
 
 def norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """`norm` in NumPy."""
+    """Apply layer normalization over the last axis."""
     centered = x - np.mean(x, -1, keepdims=True)
     return centered / np.sqrt(np.mean(centered**2, -1, keepdims=True) + 1e-5) * scale + shift
 
 
 def cast_input(x: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """x unchanged."""
+    """Return x unchanged, because NumPy computes in float32."""
     return x
 
 
 def recurrent(
     spec: RecurrentSpec, weights: Values, x: np.ndarray, carry: Values, window: SequenceInput
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """`recurrent` in NumPy."""
+    """Return outputs (B, S, size) and the hidden states after the last position."""
     after: list[State] = []
     for layer in range(spec.layers):
         x, state = _layer(spec, weights, layer, x, tuple(part[:, layer] for part in carry.values()), window.starts)
@@ -56,7 +56,7 @@ def _layer(
 ) -> tuple[np.ndarray, State]:
     """Return a layer's outputs (B, S, size) and its last state; `starts` (B, S) zeroes the state before a step."""
     w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-    entering = linear(x, w["weight_ih"], w["bias_ih"])  # of all steps at once
+    entering = linear(x, w["weight_ih"], w["bias_ih"])  # for all steps at once
     outputs = []
     for t in range(x.shape[1]):
         if starts[:, t].any():

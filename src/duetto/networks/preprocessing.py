@@ -31,7 +31,7 @@ def encode(space: Space, obs: Any) -> Any:
 def encode_action(space: Space, action: Any) -> Any:
     """Encode an algorithm's actions as (..., size) float32.
 
-    A Box's are (..., size) already, a Dict's (..., columns), see `spaces.num_columns`.
+    A Box's actions already have this shape. A Dict's actions are (..., columns), see `spaces.num_columns`.
     """
     if isinstance(space, Box):
         xp = array_namespace(action)
@@ -54,7 +54,7 @@ def seen_reward(kind: SeenReward, reward: Any) -> Any:
 
 def _one_hot(index: Any, n: int) -> Any:
     xp = array_namespace(index)
-    codes = xp.reshape(xp.arange(n, device=device(index)), (*(1,) * index.ndim, n))  # JAX takes equal ranks only
+    codes = xp.reshape(xp.arange(n, device=device(index)), (*(1,) * index.ndim, n))  # equal ranks, as JAX requires
     return xp.astype(index[..., None] == codes, xp.float32)
 
 
@@ -79,7 +79,7 @@ def image_warnings(space: Space) -> list[str]:
 
 
 def named_parts(space: Space) -> list[tuple[str, Box | Discrete | MultiDiscrete]]:
-    """Return a Dict's parts by name, in order; another space is one part, "image" or "vector"."""
+    """Return a Dict's parts by name, in order; any other space is a single part named "image" or "vector"."""
     if isinstance(space, Dict):
         return list(space.parts)
     return [("image" if isinstance(space, Box) and space.is_image else "vector", space)]
@@ -109,7 +109,9 @@ SMALL = ((16, 2, 1), (32, 2, 1), (64, 2, 1))  # for images smaller than NATURE's
 
 
 def convolutions(image: Box) -> tuple[tuple[int, int, int], ...]:
-    """Return channels, kernel and stride of each layer: NATURE from 36 pixels on, else as many of SMALL as fit.
+    """Return channels, kernel and stride of each layer.
+
+    The layers are NATURE if both sides have at least 36 pixels, else the first layers of SMALL.
 
     Raises:
         UsageError: A side has one pixel only.

@@ -1,7 +1,7 @@
 """Spaces of a network's inputs and outputs as plain data, without any environment library.
 
-`environments.spaces` makes them from Gymnasium's spaces. They are recorded in every checkpoint, so that a trained agent
-acts without the environment it was trained on.
+`environments.spaces` makes them from Gymnasium's spaces. Every checkpoint contains them, so a trained agent can act
+without its environment.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from duetto.functional import state_schema
 from duetto.functional.state_schema import DictOf, ListOf
 
 MAX_CHANNELS = 16
-MIN_IMAGE_SIDE = 16  # smaller arrays are as likely a matrix or a game board
-MAX_ELEMENTS = 2**26  # of a space from a file
+MIN_IMAGE_SIDE = 16  # a smaller array is as likely to be a matrix or a game board
+MAX_ELEMENTS = 2**26  # limit for a space that is read from a checkpoint
 DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
 
 
@@ -26,7 +26,8 @@ DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
 class Box:
     """A space of arrays of one shape.
 
-    `low` and `high` are bounds per element, flattened in C order. An equal bound of all elements is stored once.
+    `low` and `high` are the elements' bounds, flattened in C order. If a bound is equal for all elements, it is stored
+    once.
     """
 
     shape: tuple[int, ...]
@@ -46,25 +47,25 @@ class Box:
 
     @property
     def is_image(self) -> bool:
-        """Whether it is a uint8 array of three dimensions."""
+        """Whether the arrays are images: uint8 with three dimensions."""
         return len(self.shape) == 3 and self.dtype == "uint8"
 
     @property
     def looks_like_image(self) -> bool:
-        """Return whether it resembles an image or a stack of images but is not treated as one."""
-        rest = sorted(self.shape)[:-2]  # but the two longest
+        """Whether the arrays resemble images or stacks of images, but networks treat them as vectors."""
+        rest = sorted(self.shape)[:-2]  # the sides except the two longest
         dimensions = (2, 4) if self.dtype == "uint8" else (3, 4)
         sides = len(self.shape) in dimensions and sorted(self.shape)[-2] >= MIN_IMAGE_SIDE
         return sides and max(rest, default=1) <= MAX_CHANNELS
 
     @property
     def channels_first(self) -> bool:
-        """Return whether an image is (channels, height, width) instead of (height, width, channels).
+        """Whether an image is (channels, height, width) instead of (height, width, channels).
 
-        The channels are the first or the last axis: the strictly smaller one, at most 16.
+        The channel axis is the shorter of the first and the last axis, and has at most 16 elements.
 
         Raises:
-            UsageError: Neither axis can be the channels.
+            UsageError: Both axes have the same length, or both have more than 16 elements.
         """
         first, _, last = self.shape
         if first == last or min(first, last) > MAX_CHANNELS:
@@ -88,9 +89,9 @@ class Box:
         return np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high)).tolist()
 
     def units(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return center and half-width (size,): an algorithm's number is (environment's - center) / half-width.
+        """Return the center and half-width of each element's range. Algorithms use (x - center) / half-width.
 
-        Nothing changes where a bound is infinite.
+        Both arrays are (size,). For an element x with an infinite bound, they are 0 and 1, so x does not change.
         """
         low, high = self.bounds
         finite = np.isfinite(low) & np.isfinite(high)
@@ -103,7 +104,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Discrete:
-    """A space of integers 0 .. n-1. An environment's integers may start at `start`; `environments` shifts them."""
+    """A space of integers 0 .. n-1.
+
+    If an environment's integers begin at `start`, the package `duetto.environments` shifts them to 0 .. n-1.
+    """
 
     n: int
     start: int = field(default=0, compare=False)
@@ -119,9 +123,10 @@ class Discrete:
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """A space of vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n).
+    """A space of vectors of integers, element i in 0 .. nvec[i]-1; MultiBinary(n) is MultiDiscrete((2,) * n).
 
-    An environment's array may have a `shape` and start at `start`; () means a vector and zeros.
+    An environment's array may have another `shape`, and its integers may begin at `start`. The default () means a
+    vector, and integers from 0.
     """
 
     nvec: tuple[int, ...]
@@ -141,7 +146,7 @@ class MultiDiscrete:
 class Dict:
     """A space of named parts in sorted order.
 
-    Nested Dict and Tuple spaces are flattened to one level, keys joined by "/".
+    Nested Dict and Tuple spaces are flattened to one level, and their keys joined by "/".
     """
 
     parts: tuple[tuple[str, Box | Discrete | MultiDiscrete], ...]
@@ -159,16 +164,16 @@ Space = Box | Discrete | MultiDiscrete | Dict
 
 
 def describe_difference(kind: str, one: Space, other: Space) -> tuple[str, str] | None:
-    """Return both spaces as text; None if they are equal to networks, which ignore the bounds of observations.
+    """Return both spaces as text; None if networks treat them alike.
 
-    `kind` is "observation" or "action".
+    `kind` is "observation" or "action". Networks ignore the bounds of observations.
     """
     first, second = (spell(space, bounds=kind == "action") for space in (one, other))
     return None if first == second else (first, second)
 
 
 def spell(space: Space, *, bounds: bool = True) -> str:
-    """Return a space as text with its dtype, unlike `str`, and with or without its bounds."""
+    """Return a space as text with its dtype, which `str` omits, and optionally with its bounds."""
     if isinstance(space, Dict):
         return "Dict(" + ", ".join(f"{name}: {spell(part, bounds=bounds)}" for name, part in space.parts) + ")"
     if not isinstance(space, Box):
@@ -184,12 +189,12 @@ def _spell_bound(bound: tuple[float, ...]) -> str:
 
 
 def without_part(space: Space, name: str) -> Space:
-    """Return a Dict space without one of its parts; any other space as it is."""
+    """Return a Dict space without one of its parts; return any other space unchanged."""
     return Dict(tuple(part for part in space.parts if part[0] != name)) if isinstance(space, Dict) else space
 
 
 def num_columns(space: Space) -> int:
-    """Return the number of an action's columns: one for a choice, the sum over the parts of a Dict."""
+    """Return the number of columns of an array of actions: one for each discrete choice and each continuous number."""
     match space:
         case Dict():
             return sum(num_columns(part) for _, part in space.parts)
@@ -217,7 +222,7 @@ _KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def from_json(value: dict[str, Any]) -> Space:
-    """Return the space that `to_json` wrote. Raises CheckpointError for an invalid or a too large one."""
+    """Return the space that `to_json` wrote. Raise CheckpointError if it is invalid or too large."""
     state_schema.check(value, {"kind": str}, "a space")
     if value["kind"] == "Dict":
         state_schema.check(value, {"parts": DictOf({"kind": str})}, "a space")
@@ -230,7 +235,7 @@ def from_json(value: dict[str, Any]) -> Space:
         space: Space = make(*(tuple(v) if isinstance(v := value[name], list) else v for name in form))
         if _is_possible(space) and space.size <= MAX_ELEMENTS:
             return space
-    raise CheckpointError(f"The checkpoint has a space that cannot be: {str(value)[:200]}.")
+    raise CheckpointError(f"The checkpoint has an invalid space: {str(value)[:200]}.")
 
 
 def _is_possible(space: Space) -> bool:

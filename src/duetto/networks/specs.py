@@ -1,7 +1,7 @@
-"""Networks as data. Both frameworks build from the same spec and start from the same numbers.
+"""Networks as data. PyTorch and JAX build the same network from a spec, with the same initial values.
 
-A `Torso` turns an observation into features, a head turns features (and for critics an action) into outputs. Both
-consist of a few kinds of layers (`layers`, convolutions), whose operations are the only part that frameworks implement
+A `Torso` turns an observation into features. A head turns features, and in critics also an action, into outputs. Both
+consist of convolutions and the layers in `layers`. Each framework implements only the operations of these layers
 (`torch_layers`, `jax_layers`, `numpy_layers`). `network.Network` computes all networks.
 
     an actor                 NetworkSpec(Torso(observation), DeterministicHead(2, hidden=(256, 256)))
@@ -28,25 +28,29 @@ from duetto.networks.spaces import Box, Space
 
 @dataclass(frozen=True)
 class Initializer:
-    """How weights and biases are drawn."""
+    """How initial weights and biases are drawn."""
 
-    kind: Literal["fan_in", "normal", "orthogonal"] = "fan_in"  # U(±gain/√fan_in), PyTorch's; N(0, gain²); orthogonal
+    kind: Literal["fan_in", "normal", "orthogonal"] = "fan_in"  # fan_in: U(±gain/√fan_in); normal: N(0, gain²)
     gain: float = 1.0
     final_bound: float = 0.0  # above 0: the last layer is U(±final_bound) instead (3e-3 in the DDPG paper)
-    zero_biases: bool = False  # with orthogonal weights: biases are 0, or PyTorch's U(±1/√fan_in)
+    zero_biases: bool = False  # with orthogonal weights: biases are 0 instead of PyTorch's U(±1/√fan_in)
 
 
 @dataclass(frozen=True)
 class CustomNetwork:
-    """A custom network: one class per framework; one may be missing.
+    """A custom network: a PyTorch class, a JAX class, or both.
 
-    An actor is called with a batch of observations (B, ...) and returns actions (B, A) in [-1, 1]; a critic is
-    called with observations and actions and returns (B,); an action-value network returns (B, actions); a policy
-    with its value function returns the policy's outputs (B, action_size), see `heads.distribution`,
-    and values (B,); a squashed Gaussian policy returns means and logarithms of the std before tanh, (B, 2 A).
-    Constructed as `torch(observation_space, action_size, **arguments)` and
-    `jax(observation_space, action_size, key=key, **arguments)`, an `nn.Module` and an `equinox.Module`. Use the same
-    attribute names in both and a checkpoint moves between them.
+    Duetto calls the network with observations (B, ...), and critics also with actions (B, A). The network must return
+
+        actor                         actions (B, A) in [-1, 1]
+        critic                        values (B,)
+        action values                 (B, actions)
+        policy and value function     the policy's outputs (B, action_size), see `heads.distribution`, and values (B,)
+        squashed Gaussian policy      means, then log-stds, of the Gaussian before tanh: (B, 2 A)
+
+    `torch` is a subclass of `nn.Module`, constructed as `torch(observation_space, action_size, **arguments)`. `jax` is
+    a subclass of `equinox.Module`, constructed as `jax(observation_space, action_size, key=key, **arguments)`. If both
+    classes have the same attribute names, a checkpoint saved in one framework loads in the other.
     """
 
     torch: type | None = None
@@ -54,21 +58,21 @@ class CustomNetwork:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise UsageError if a field is not a class, or if both are missing."""
-        given = [kind for kind in (self.torch, self.jax) if kind is not None]
-        if not given or not all(isinstance(kind, type) for kind in given):
+        """Raise UsageError if `torch` or `jax` is not a class, or if both are missing."""
+        classes = [kind for kind in (self.torch, self.jax) if kind is not None]
+        if not classes or not all(isinstance(kind, type) for kind in classes):
             raise UsageError(
-                f"CustomNetwork has {', '.join(map(repr, given)) or 'no class'}; give classes, torch=..., jax=... or "
+                f"CustomNetwork has {', '.join(map(repr, classes)) or 'no class'}; give classes, torch=..., jax=... or "
                 "both. Duetto constructs the networks; put further arguments into arguments={...}."
             )
 
 
 @dataclass(frozen=True)
 class Torso:
-    """The part before a head: observations (B, ...) to features (B, width).
+    """The part of a network before its heads. It turns observations (B, ...) into features (B, width).
 
-    Each image goes through convolutions and a layer of `image_features` units, with ReLU. The results are concatenated
-    with the vector parts, and go through the `hidden` layers, then through the recurrent ones.
+    Each image goes through convolutions and a linear layer of `image_features` units, all with ReLU. The outputs of all
+    images and the other parts of the observation are concatenated; then come the `hidden` and the recurrent layers.
     """
 
     observation: Space
@@ -80,7 +84,7 @@ class Torso:
 
     @cached_property
     def images(self) -> dict[str, Box]:
-        """The image parts by name; "image" if the observation is a single image."""
+        """The observation's image parts by name. An observation that is a single image has the name "image"."""
         return {name: part for name, part in named_parts(self.observation) if isinstance(part, Box) and part.is_image}
 
     @cached_property
@@ -96,7 +100,7 @@ class Torso:
         return self.recurrent.size if self.recurrent else self.stack.width
 
     def convolutions(self) -> dict[str, tuple[int, ...]]:
-        """Return the image layers' weight shapes: convolutions (out, in, height, width), linear (out, in)."""
+        """Return the weight shapes of the layers for images: (out, in, height, width), or (out, in) if linear."""
         shapes: dict[str, tuple[int, ...]] = {}
         for name, image in self.images.items():
             channels, height, width = chw(image)
@@ -109,14 +113,14 @@ class Torso:
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A torso and a head, or several heads on one torso or on one each. Several heads return a tuple."""
+    """A torso and one head, or several heads, whose outputs form a tuple. With several, see `shared`."""
 
     torso: Torso
     head: Head | tuple[Head, ...]
-    members: int = 0  # of an ensemble that shares the torso; 0: no ensemble
-    shared: bool = True  # several heads share one torso
+    members: int = 0  # size of an ensemble of heads with a common torso; 0: no ensemble
+    shared: bool = True  # all heads share one torso; False: each head has its own torso
     initializer: Initializer = Initializer()
-    custom: CustomNetwork | None = None  # instead of all this
+    custom: CustomNetwork | None = None  # replaces torso and heads
     projected: bool = False  # the heads' weights have unit norm, see `layers.projected`
 
     def __post_init__(self) -> None:
@@ -136,17 +140,17 @@ class NetworkSpec:
 
     @cached_property
     def heads(self) -> tuple[Head, ...]:
-        """The heads as a tuple, also a single one."""
+        """The heads as a tuple, even if there is only one."""
         return self.head if isinstance(self.head, tuple) else (self.head,)
 
     @property
     def action_size(self) -> int:
-        """The `action_size` of a custom network: size of an action, or of the policy's outputs."""
+        """The `action_size` that custom networks are built with: the size of an action, or of the policy's outputs."""
         return self.heads[0].action_size
 
     @cached_property
     def torsos(self) -> tuple[str, ...]:
-        """The names of the torsos, one for all heads or one each."""
+        """The names of the torsos: one shared by all heads, or one per head."""
         return ("torso",) if self.shared else tuple(f"{head.name}_torso" for head in self.heads)
 
     @cached_property
@@ -167,14 +171,14 @@ class NetworkSpec:
 
     @cached_property
     def exact(self) -> frozenset[str]:
-        """Names of arrays that are float32 in every precision: the output layers' and batch normalization's."""
+        """Names of arrays that stay float32 in bf16: those of last layers and batch norms, and heads' `parameters`."""
         norms = [stack.norm(i) for stack in self.head_stacks if stack.over_batches for i in range(len(stack.norms))]
         last = [stack.layer(len(stack.layers) - 1) for stack in self.head_stacks if stack.outputs]
         exact = [f"{name}.{part}" for name in last + norms for part in ("weight", "bias")]
         return frozenset(exact + [name for head in self.heads for name in head.parameters])
 
     def mask(self, outputs: Any, mask: Any) -> Any:
-        """Apply a mask to the heads' results; it has their axes except an ensemble's. None changes nothing."""
+        """Return the heads' `outputs` with the action mask applied. The mask has no ensemble axis; None: no mask."""
         if mask is None:
             return outputs
         if not isinstance(self.head, tuple):
@@ -182,7 +186,7 @@ class NetworkSpec:
         return tuple(head.mask(output, mask) for head, output in zip(self.heads, outputs, strict=True))
 
     def carry(self) -> dict[str, tuple[int, int]]:
-        """Return the shapes of the carry's arrays by name without the batch axis; empty if feedforward."""
+        """Return the shapes of the hidden states by name, without the batch axis; empty if feedforward."""
         state = self.recurrent.state() if self.recurrent else {}
         if len(self.heads) == 1:
             return state
@@ -191,7 +195,7 @@ class NetworkSpec:
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """A learned array without a network; losses get the array itself."""
+    """A learned array that belongs to no network, such as SAC's temperature; losses get the array itself."""
 
     shape: tuple[int, ...] = ()
     initial: float = 0.0
@@ -202,7 +206,7 @@ class ParameterSpec:
     projected: ClassVar[bool] = False
 
     def carry(self) -> dict[str, tuple[int, int]]:
-        """Return an empty dict."""
+        """Return an empty dict, because an array has no hidden state."""
         return {}
 
 

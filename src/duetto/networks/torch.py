@@ -18,7 +18,7 @@ from duetto.networks.specs import AnyNetworkSpec, NetworkSpec
 def build(spec: AnyNetworkSpec, random: np.random.Generator, device: str = "cpu") -> Any:
     """Build the network of the spec, with parameters drawn from `random`.
 
-    Its attributes: `values`, the arrays by name; `learned`, those that optimizers change.
+    The network has the attributes `values`, all arrays by name, and `learned`, the arrays that optimizers change.
     """
     if spec.custom is not None:
         return TorchCustomNetwork(spec, _modules(spec, random), device)
@@ -28,12 +28,12 @@ def build(spec: AnyNetworkSpec, random: np.random.Generator, device: str = "cpu"
 
 
 def _channels_last(value: Tensor) -> Tensor:
-    """Return the tensor, a convolution's weight channels last in memory."""
+    """Return a convolution's weight with channels last in memory; return any other tensor unchanged."""
     return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
 
 
 class TorchNetwork(network.Network):
-    """A network; for a `ParameterSpec` only its array, which cannot be called.
+    """A network in PyTorch. For a `ParameterSpec`, it only holds the array and cannot be called.
 
     Attributes:
         learned: All arrays except the running statistics.
@@ -45,7 +45,7 @@ class TorchNetwork(network.Network):
 
 
 class TorchCustomNetwork(CustomCalls):
-    """Custom modules, in eval mode except in updates, see `learning`."""
+    """Custom modules, in eval mode except during updates (see `learning`)."""
 
     def __init__(self, spec: NetworkSpec, modules: list[nn.Module], device: str) -> None:
         super().__init__(spec, [module.to(device).eval() for module in modules])

@@ -1,26 +1,26 @@
-"""Layers in PyTorch (see `layers`); the counterpart of `networks/jax_layers.py`.
+"""The functions that `layers` lists, in PyTorch; the counterpart of `networks/jax_layers.py`.
 
-Recurrent layers run by PyTorch's own loop over time, which knows no episodes: from one start to the next.
+Recurrent layers use PyTorch's own loop over time, which ignores episodes. So Duetto calls the loop anew where an
+episode of any row starts:
 
-a a a a b b b c c        two rows, and three calls of the loop:
+a a a a b b b c c        two rows, one letter per episode; three calls of the loop:
 d d d d d d d e e        steps 0-3, 4-6 and 7-8; the state of a row is zeroed where its episode starts
 """
 
 from __future__ import annotations
 
-import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
+from duetto.cpu import cpuinfo
 from duetto.networks.layers import RecurrentSpec, SequenceInput
 
 Values = Mapping[str, Tensor]
@@ -32,16 +32,11 @@ activations: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _cpuinfo() -> str:
-    path = Path("/proc/cpuinfo")
-    return path.read_text("utf-8", "replace") if path.is_file() else ""
-
-
 # On AMD processors, oneDNN's float32 products are faster than Intel MKL's. On Zen 4 (family 25 with AVX-512) this holds
-# for one thread only; with two threads, MKL trains SAC 1.2 times and TD3 1.15 times as fast as oneDNN.
+# only for one thread; with two threads, MKL trains SAC 1.2 times and TD3 1.15 times as fast as oneDNN.
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-AMD = "AuthenticAMD" in _cpuinfo()
-ZEN_4 = AMD and re.search(r"^cpu family\s*: 25$", _cpuinfo(), re.MULTILINE) and "avx512f" in _cpuinfo()
+AMD = cpuinfo().get("vendor_id") == "AuthenticAMD"
+ZEN_4 = AMD and cpuinfo().get("cpu family") == "25" and "avx512f" in cpuinfo().get("flags", "")
 
 
 class _Products(threading.local):
@@ -54,7 +49,7 @@ MIN_ROWS, MANY_ROWS, MIN_PRODUCTS = 32, 128, 2**20  # smaller products are faste
 
 @contextmanager
 def pytorch_products() -> Iterator[None]:
-    """Compute products by PyTorch's own operators alone, the only ones that `vmap` and exported graphs know."""
+    """Return a context in which products use only PyTorch's own operators, as `vmap` and exported graphs require."""
     before, _products.onednn = _products.onednn, False
     try:
         yield
@@ -71,13 +66,13 @@ class OneDnnLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the product, and keep its factors."""
+        """Return x Wᵀ + b, and keep x and W for `backward`."""
         ctx.save_for_backward(x, weight)
         return _product(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients that are asked for, None in place of the others."""
+        """Return the gradients that PyTorch needs, and None for the others."""
         (x, weight), (gradient,) = ctx.saved_tensors, gradients
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         return (
@@ -92,7 +87,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`linear` in PyTorch."""
+    """Return x Wᵀ + b, for an ensemble one product per member; see the list in `layers`."""
     if weight.ndim == 3:
         if bias is None:
             return torch.matmul(x, weight.mT)
@@ -111,14 +106,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """`norm` in PyTorch."""
+    """Apply layer normalization over the last axis."""
     if scale.ndim == 1:
         return F.layer_norm(x, scale.shape, scale, shift)
     return F.layer_norm(x, scale.shape[-1:]) * scale[:, None] + shift[:, None]
 
 
 def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> Tensor:
-    """`batch_norm` in PyTorch; PyTorch sees an ensemble's members side by side."""
+    """Normalize x over its rows. PyTorch's operator gets an ensemble's members as additional columns."""
     rows = x.transpose(0, 1).flatten(1) if scale.ndim == 2 else x.flatten(0, -2)
     y = torch.batch_norm(rows.float(), scale.flatten(), shift.flatten(), None, None, True, 0.0, epsilon, True)
     y = y.unflatten(1, scale.shape).transpose(0, 1) if scale.ndim == 2 else y.reshape(x.shape)
@@ -126,7 +121,7 @@ def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> Tenso
 
 
 def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int, factor: float) -> Tensor:
-    """`conv_relu` in PyTorch. `factor` multiplies the weights, which are smaller than the input."""
+    """Return ReLU of the convolution of factor · x. `factor` scales the weights, which are smaller than x."""
     weight = weight if factor == 1 else weight * factor
     return torch.relu(F.conv2d(x, weight, bias, stride=stride))
 
@@ -135,22 +130,18 @@ def prepare_image(image: Tensor, channels_first: bool, like: Tensor) -> Tensor:
     """Return images (B, C, H, W), channels last in memory, in the precision of products."""
     x = image if channels_first else image.movedim(-1, -3)
     # Converting bytes after the change of layout takes half the time of doing both in one step.
-    return x.contiguous(memory_format=torch.channels_last).to(_precision(x))
-
-
-def _precision(x: Tensor) -> torch.dtype:
-    """Return the dtype of products with x; bfloat16 represents integers up to 256 exactly."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+    kind = x.device.type  # bfloat16 represents integers up to 256 exactly
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+    return x.contiguous(memory_format=torch.channels_last).to(dtype)
 
 
 def flatten(image: Tensor) -> Tensor:
-    """`flatten` in PyTorch; no copy is made."""
+    """Return the convolutions' outputs as (B, features), channels last, without a copy."""
     return image.permute(0, 2, 3, 1).flatten(1)
 
 
 def split_members(values: Values) -> list[dict[str, Tensor]] | None:
-    """Return the arrays of each member on a CPU, None elsewhere.
+    """Return a list with each member's arrays if they are on a CPU; else return None.
 
     On a CPU a batched product is no faster, and a single member fits into the cache.
     """
@@ -162,12 +153,12 @@ def split_members(values: Values) -> list[dict[str, Tensor]] | None:
 
 
 def cast_input(x: Tensor, like: Tensor) -> Tensor:
-    """Return x: autocast converts it for products in bfloat16."""
+    """Return x unchanged: autocast converts it for products in bfloat16."""
     return x
 
 
 def output_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`output_linear` in PyTorch."""
+    """Apply the last layer in float32, even within autocast."""
     if not torch.is_autocast_enabled(x.device.type):
         return linear(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):
@@ -175,14 +166,14 @@ def output_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- recurrent layers
-# For the whole process: a GPU gathers the weights at each call.
+# Ignored in the whole process: on a GPU, PyTorch copies the weights into one array and warns at each call.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk of memory")
 
 
 def recurrent(
     spec: RecurrentSpec, weights: Values, x: Tensor, carry: dict[str, Tensor], window: SequenceInput
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """`recurrent` in PyTorch."""
+    """Return outputs (B, S, size) and the hidden states after the last position."""
     arrays, outputs = [weights[name] for name in spec.shapes(0)], []
     state = [part.to(x.dtype).transpose(0, 1) for part in carry.values()]
     starts = window.starts.any(0).nonzero()[:, 0].tolist() if x.shape[1] > 1 else []
@@ -195,7 +186,7 @@ def recurrent(
 
 
 def _state_before(spec: RecurrentSpec, state: Tensor, window: SequenceInput, time: int) -> Tensor:
-    """Return the state (layers, B, size) before the observation at `time`: zero at an episode's start.
+    """Return the state (layers, B, size) before the observation at `time`; it is zero where an episode starts.
 
     No gradient flows through the end of the burn-in.
     """

@@ -1,6 +1,6 @@
 """Tuned hyper-parameters: one YAML file for each algorithm. `td3.yaml` explains the keys.
 
-Without `--preset`, the environment selects its own. A preset overrides the defaults in `algorithms/`.
+Without `--preset`, a run uses the environment's preset, if any. Presets override the defaults in `algorithms/`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class Preset:
     algorithm: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
-    environments: tuple[str, ...] = ()  # ids, or patterns of ids, whose default it is
+    environments: tuple[str, ...] = ()  # ids, or patterns of ids, that use this preset by default
 
 
 @cache
 def presets(algorithm: str) -> dict[str, Preset]:
-    """Return all presets of an algorithm, by name."""
+    """Return all presets of a built-in algorithm, by name."""
     file = files("duetto.presets") / f"{algorithm}.yaml"
     return _read(file) if file.is_file() else {}
 
 
 def presets_of_file(file: Path) -> dict[str, Preset]:
-    """Return the presets of a custom algorithm, from `my_algorithm.yaml` next to `my_algorithm.py`, if that exists.
+    """Return the presets in `my_algorithm.yaml` next to a custom `my_algorithm.py`; {} without this file.
 
     Raises:
-        UsageError: The file cannot be read, or has no presets.
+        UsageError: The file cannot be read, or its content is not presets.
     """
     path = file.with_suffix(".yaml")
     return _read(path) if path.is_file() else {}
@@ -62,13 +62,13 @@ def _read(path: Path | Traversable) -> dict[str, Preset]:
 def choose(
     algorithm: str, environment: str, name: str | None, known: dict[str, Preset] | None = None
 ) -> tuple[str, Preset]:
-    """Return the named preset; by default the environment's, its family's or "default".
+    """Return a preset's name and the preset: `name`, else the environment's preset, else "default".
 
-    `known` are the presets of a custom algorithm. For a FILE.yaml, as `duetto tune` writes it, return the
-    environment's preset in that file, or its only one.
+    If `name` is a FILE.yaml, such as the one that `duetto tune` writes, return the environment's preset in the file, or
+    the file's only preset. `known` are the presets of a custom algorithm.
 
     Raises:
-        UsageError: There is no such preset, or the file cannot be read or sets an option that no run has.
+        UsageError: The preset does not exist, or the file cannot be read or sets an unknown option of runs.
     """
     if name and name.endswith((".yaml", ".yml")):
         return name, _of_file(Path(name), environment)
@@ -98,6 +98,6 @@ def _of_file(path: Path, environment: str) -> Preset:
 
 
 def _of_environment(environment: str, known: dict[str, Preset]) -> str:
-    """Return the name of an environment's preset; "" if it has none."""
+    """Return the name of the environment's default preset; "" if it has none."""
     patterns = {name: (name, *preset.environments) for name, preset in known.items()}
     return next((name for name, some in patterns.items() if any(fnmatchcase(environment, one) for one in some)), "")

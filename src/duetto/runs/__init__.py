@@ -1,12 +1,12 @@
-"""The user's interface to runs: start one, resume it, read what it left, load its agent.
+"""Start runs, resume them, read their results, and load their agents.
 
 api              `duetto.train`
-spec             `RunSpec`, everything that a new run is started from, and its checks
-argument_checks  whole numbers, seeds and checkpoints as functions and commands take them
-run              `Run`, a run's folder; `start`
+spec             `RunSpec`: everything that defines a new run, and its checks
+argument_checks  checks of arguments: whole numbers, seeds, checkpoints
+run              `Run`, a run in its folder; `start`, which trains a new run
 parallel_seeds   several seeds side by side in this process
 pool             processes that train jobs, for sweeps and studies
-finetune         a start from another run's networks
-trainer_setup    a run's trainer, for a new folder or an existing one
-agent            `duetto.load`: a trained agent, and the observations that it is given
+finetune         new runs that start with the networks of another run
+trainer_setup    making the trainer of a new run, or of an existing run
+agent            `duetto.load`: a trained agent, and checks of its observations
 """

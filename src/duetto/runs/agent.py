@@ -1,4 +1,4 @@
-"""A trained agent: a policy that acts, with no training code and no environment needed."""
+"""A trained agent, which acts without training code and without an environment."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from duetto.learners.policy import Parameters
 from duetto.networks import masks, spaces
 from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.argument_checks import chosen
+from duetto.runs.argument_checks import load_checkpoint
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
-from duetto.storage.dict_diff import sentence
-from duetto.storage.reproducibility import changes, deciding
+from duetto.storage.reproducibility import changes, deciding, sentence
 from duetto.training.checkpoints import ACTING
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
@@ -33,18 +32,18 @@ from duetto.training.policy import EvaluationPolicy
 
 
 class Agent:
-    """A trained agent, which acts in environments of the same spaces as the one it was trained in.
+    """A trained agent. It acts in environments with the spaces that it was trained with.
 
     Attributes:
-        step: The training step of its parameters.
+        step: The training step at which its parameters were saved.
         observation_space, action_space: The spaces that it was trained with.
         action_dtype: The dtype of the actions that the environment takes.
-        action_structure: How the actions of a Dict or Tuple space are put together, and the dtype of each part.
+        action_structure: Converts the policy's actions to dicts or tuples if the action space is a Dict or Tuple.
         normalizer: The normalizer that scales observations before the networks see them.
         masked: Whether it was trained with masks of allowed actions.
-        config: The run that it came from.
-        notices: Sentences about newer checkpoints that are damaged, if this is not the newest, and about what has
-            changed in `config.yaml`.
+        config: The config of the run that it came from.
+        notices: Sentences about newer checkpoints that were skipped because they are damaged, and about changes of
+            `config.yaml` since the checkpoint.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Agent:
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits, a hash of all its parameters."""
+        """A hash of all parameters, as 16 hexadecimal digits."""
         digest = hashlib.sha256()
         for network, arrays in sorted(self._learner.parameters().items()):
             for name, array in sorted(arrays.items()):
@@ -92,10 +91,11 @@ class Agent:
 
         Args:
             observation: The observation. Keys of Dict and Tuple observations may be nested or joined by "/".
-            reward: The reward of the last action, after `clip_rewards` or `log_rewards`; only recurrent agents use it.
-            deterministic: None: as in evaluations, without exploration unless the algorithm's options say otherwise
-                (`stochastic_evaluation`, `evaluation_epsilon`). True: always the greedy action. False: explore as in
-                training; PPO and SAC sample.
+            reward: The reward of the last action; only recurrent agents use it. If the run's environment has the option
+                `clip_rewards` or `log_rewards`, first transform the reward in this way.
+            deterministic: None: act as in evaluations, which explore only if the algorithm's options
+                `stochastic_evaluation` or `evaluation_epsilon` are set. True: always the greedy action. False: explore
+                as in training; PPO and SAC sample.
             action_mask: The allowed actions, as in the environment's info["action_mask"]; required if the agent was
                 trained with masks.
 
@@ -106,7 +106,7 @@ class Agent:
             UsageError: The observation or the mask has another shape than in training.
         """
         mask = None if action_mask is None else [action_mask]
-        obs = self._with_mask(observed(self._layout, observation, several=False), mask)
+        obs = self._with_mask(to_batch(self._layout, observation, several=False), mask)
         return self.action_structure.one(self._act(obs, [reward], None, deterministic)[0])
 
     def act_batch(
@@ -122,8 +122,8 @@ class Agent:
         Args:
             observations: As a vector environment returns them.
             rewards: (N,); as in `act`.
-            starts: (N,), whether an episode starts; only recurrent agents use it. None: all start at the first call
-                after `reset`.
+            starts: (N,), whether an observation is the first of its episode; only recurrent agents use it. None: True
+                at the first call after `reset`, and False later.
             deterministic: As in `act`.
             action_mask: (N, n); as in `act`.
 
@@ -131,13 +131,13 @@ class Agent:
             The actions; for Dict and Tuple action spaces each part is (N, ...).
 
         Raises:
-            UsageError: As `act`; or a recurrent agent's number of observations differs from the last call's.
+            UsageError: As in `act`; or a recurrent agent gets another N than in the last call, without a `reset`.
         """
-        obs = self._with_mask(observed(self._layout, observations, several=True), action_mask)
+        obs = self._with_mask(to_batch(self._layout, observations, several=True), action_mask)
         return self.action_structure.many(self._act(obs, rewards, starts, deterministic))
 
     def _with_mask(self, obs: Any, mask: Any) -> Any:
-        """Add masks (N, n) to observations (N, ...). UsageError for a mask that is missing or malformed."""
+        """Add masks (N, n) to observations (N, ...). Raises UsageError for a missing or malformed mask."""
         if mask is None and not self.masked:
             return obs
         _, part = next(obs_tree.parts(obs))
@@ -156,8 +156,8 @@ class Agent:
         _, part = next(obs_tree.parts(obs))
         if self._learner.recurrent and self._together not in (0, len(part)):
             raise UsageError(
-                f"The agent remembers {self._together} environment(s), and here are {len(part)} observations. Call "
-                "reset() where others start."
+                f"The agent has hidden states of {self._together} environment(s), but got {len(part)} observations. "
+                "Call reset() before it acts in other environments."
             )
         rewards = np.zeros(len(part), np.float32) if rewards is None else np.asarray(rewards, np.float32)
         is_first = None if starts is None else np.asarray(starts, bool)
@@ -172,21 +172,21 @@ class Agent:
     def parameters(self) -> Parameters:
         """Return copies of all parameters as NumPy arrays, by network and name.
 
-        A weight is (out, in), as in PyTorch; an ensemble's have a leading axis of its members.
+        A weight is (out, in), as in PyTorch. Arrays of an ensemble have a leading axis of members.
         """
         return self._learner.parameters()
 
     @property
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
-        """Shapes of the networks' carry of one environment, by name.
+        """Shapes (layers, units) of the hidden states of one environment, by name.
 
-        They are (layers, units), such as {"actor/h": (1, 128)}; without recurrent layers there are none.
+        For example {"actor/h": (1, 128)}; {} without recurrent layers.
         """
         return self._learner.carry_shapes()
 
     @property
     def policy(self) -> EvaluationPolicy:
-        """A new policy: from N observations, as a `VecEnv` gives them, to actions (N, ...) in [-1, 1] or integers."""
+        """A new policy: a function of a `VecEnv`'s N observations. Its actions (N, ...) are in [-1, 1] or integers."""
         run = self.config.run
         return EvaluationPolicy(
             self._learner, self.normalizer, self.action_space, run.seed, at=(self.step, run.horizon)
@@ -202,24 +202,27 @@ def load(
     trust: bool = False,
     precision: Precision | None = None,
 ) -> Agent:
-    """Load the trained agent from a run's folder. No code in the folder is run, nor any that a stranger's folder names.
+    """Load the trained agent from a run's folder.
+
+    This runs no code in the folder. If the folder names the Python file of a custom algorithm, this runs that file only
+    if you started the run, or set `trust`.
 
     Args:
         path: The run's folder.
         checkpoint: "last", "best", or a step.
-        backend: "torch" or "jax", whichever trained it; by default the one that did, if it is installed.
-        networks: The run's own networks by field name (`{"actor_network": CustomNetwork(...)}`), if it has any.
-        algorithm: The class, if it was handed over to `train` and is not Duetto's own.
-        trust: Run the file of an algorithm that the folder names, even if another user started the run.
-        precision: "float32" or "bf16"; by default the run's own on its own backend, else float32.
+        backend: "torch" or "jax"; both load every run. By default the run's backend if it is installed, else the other.
+        networks: The run's custom networks by option (`{"actor_network": CustomNetwork(...)}`), if it has any.
+        algorithm: The class of a custom algorithm that was passed to `train`.
+        trust: Run the file of a custom algorithm even if another user started the run.
+        precision: "float32" or "bf16"; by default the run's precision, or float32 with another backend than the run's.
 
     Raises:
-        UsageError: There is no such run or checkpoint, or a class is missing.
-        CheckpointError: The checkpoint is damaged.
+        UsageError: `path` is not a run's folder, or a class is missing.
+        CheckpointError: The checkpoint does not exist or is damaged.
     """
     file = Path(path) / "config.yaml"
     config = Config.load(file, networks, algorithm, trust)
-    loaded = chosen(Path(path), checkpoint)
+    loaded = load_checkpoint(Path(path), checkpoint)
     state = loaded.state
     state_schema.check(state, ACTING, "acting")
     observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
@@ -240,7 +243,7 @@ def load(
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:
-    """Return the requested, recorded or installed backend, in this order: parameters fit both."""
+    """Return `wanted`; if it is None, the run's backend, or the other backend if only that is installed."""
     if wanted not in (None, "torch", "jax"):
         raise UsageError(f"backend is {wanted!r}; it must be torch or jax.")
     recorded: Any = wanted or config.run.backend
@@ -249,7 +252,7 @@ def _backend(config: Config, wanted: str | None) -> Backend:
 
 
 def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structure, Any]:
-    """The structure of actions of several spaces, and the environment's action space. Raises CheckpointError."""
+    """Return the saved `Structure` of Dict actions, and the Gymnasium action space. Raises CheckpointError."""
     try:
         structure = environments.Structure(saved["action_structure"] if isinstance(action, spaces.Dict) else [])
         if isinstance(action, spaces.Dict):
@@ -259,14 +262,14 @@ def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structu
         if saved["action_dtype"] not in spaces.DTYPES:
             raise ValueError("their type is none")
         return structure, environments.to_gymnasium(action, np.dtype(saved["action_dtype"]), structure.dtypes)
-    except Exception as error:  # the file may be a stranger's
+    except Exception as error:  # the file may come from someone else
         raise CheckpointError(
-            f"The checkpoint does not say how actions of {action} are made ({error!r:.80})."
+            f"The checkpoint has no valid description of actions of {action} ({error!r:.80})."
         ) from error
 
 
-def observed(layout: environments.Layout, given: Any, several: bool) -> Any:
-    """Return an observation, or `several` (N, ...), in the format of `VecEnv`.
+def to_batch(layout: environments.Layout, given: Any, several: bool) -> Any:
+    """Return one observation, or N observations if `several`, in the format of `VecEnv`: arrays (N, ...).
 
     Keys may be nested or joined by "/". Floats may be outside their bounds, as in training.
 
@@ -291,7 +294,7 @@ def observed(layout: environments.Layout, given: Any, several: bool) -> Any:
 
 
 def _part(given: Any, name: str) -> Any:
-    """Return a part of an observation with nested or joined keys; None if it is missing."""
+    """Return the part `name`, such as "hand/left", of an observation with nested or joined keys; None if missing."""
     if isinstance(given, dict) and name in given:
         return given[name]
     key, _, rest = name.partition("/")

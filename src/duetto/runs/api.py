@@ -1,4 +1,4 @@
-"""`duetto.train`."""
+"""The function `duetto.train`."""
 
 from __future__ import annotations
 
@@ -69,26 +69,29 @@ def train(
     """Train an agent and return its run; with `seeds`, a list of one run per seed.
 
     Args:
-        algorithm: A name, "td3", or a class: `options` override its preset, as on the command line. Or an object,
-            `duetto.TD3(policy_delay=2)`, which uses no preset: its fields are the hyper-parameters.
+        algorithm: A name such as "td3", or a class: the hyper-parameters come from a preset, and `options` override
+            them. Or an object such as `duetto.TD3(policy_delay=2)`: its fields are the hyper-parameters, and no preset
+            is used.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
-        seeds: Train with each of these seeds, side by side in this process: 5 means the seeds 0 to 4; or `range(10)`,
-            "0,3,7". Each run has its folder and copies of the callbacks, and equals a single run up to rounding.
-        preset: Its name; by default the environment's, its family's or "default" (the fields' defaults).
+        seeds: Train one run for each of these seeds, side by side in this process: 5 means the seeds 0 to 4; or give
+            `range(10)` or "0,3,7". Each run has its own folder and its own copies of the callbacks. Up to rounding, its
+            results equal those of training this seed alone.
+        preset: A preset's name. By default Duetto uses the preset for this environment, else the preset for its family
+            (such as Atari), else "default", in which all hyper-parameters have their defaults.
         runs_dir: The parent of the run's folder.
         name: The folder's name; by default algorithm, environment and seed.
         callbacks: Objects of `duetto.Callback`, and functions that get the `Trainer` after every vector step;
             `trainer.stop()` ends the run early.
         environment_options: Arguments of the environment's constructor.
-        cluster: `duetto.Cluster(actors=4)`, for example: where the environments run, if not in this process.
-        progress: Show progress on a terminal or in a notebook. The logger "duetto" also gets notices as warnings.
+        cluster: A cluster that steps the environments, such as `duetto.Cluster(actors=4)`; None: use this process.
+        progress: Show progress on a terminal or in a notebook. Notices also go to the logger "duetto", as warnings.
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
-        from_run: A run with the same spaces, whose networks this run fine-tunes; other options may differ.
-        from_checkpoint: Its checkpoint: "last", "best", or a step.
-        options: Fields of `RunOptions`, such as `steps`; and the hyper-parameters, if `algorithm` is no object.
+        from_run: Fine-tune the networks of this run. It needs the same spaces; other options may differ.
+        from_checkpoint: The checkpoint of `from_run`: "last", "best", or a step.
+        options: Fields of `RunOptions`, such as `steps`; and hyper-parameters, unless `algorithm` is an object.
 
     After Ctrl-C, SIGTERM or SIGHUP, the run completes its step, writes a checkpoint, and raises the signal again. A
-    second signal ends it at once.
+    second signal ends the process at once.
 
     Raises UsageError for a mistake in the call, before anything is written; DuettoError if a run fails.
     """
@@ -100,7 +103,7 @@ def train(
     spec = replace(spec, warm_start=warm_start, cluster=cluster, runs_dir=runs_dir, name=name)
     several = {} if seeds is None else {"seed": "seed" in options, "cluster": cluster, "track": tracking}
     if refused := next((argument for argument, given in several.items() if given), None):
-        raise UsageError(f"{refused} goes with one run in a process, and seeds are several. Leave out one of them.")
+        raise UsageError(f"{refused} cannot be combined with seeds. Leave out one of the two.")
     with watched(progress, f"{spec.algorithm.name()}: making environments and networks") as (display, ended):
         runs = _trained(spec, seeds, [*callbacks, *tracking], display)
         ended([run.path for run in runs])

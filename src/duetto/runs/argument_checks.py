@@ -1,4 +1,4 @@
-"""Whole numbers, seeds and checkpoints as functions and commands take them."""
+"""Check whole numbers, seeds and checkpoints, which are arguments of functions and commands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from duetto.errors import UsageError
 from duetto.functional.rng import as_int
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 
-MAX_SEEDS = 100_000  # of one range: more is a typing error
+MAX_SEEDS = 100_000  # in one range: a larger number must be a typing error
 _RANGE = re.compile(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", re.ASCII)
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
-    """Return the argument `name` as an int. UsageError unless it is an integer >= `least`."""
+    """Return the value of the argument `name` as an int. Raises UsageError unless it is an int >= `least`."""
     value = as_int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} is {value!r}; it must be a whole number.")
@@ -26,12 +26,12 @@ def whole(name: str, value: Any, least: int = 1) -> int:
 
 
 def parse_seeds(seeds: Any) -> tuple[int, ...]:
-    """Parse seeds: `5` is five seeds, from 0 on; `3-7`, `0,3,9`, `0-2,10-12` and lists of numbers name them.
+    """Parse seeds: `5` means the seeds 0 to 4; `3-7`, `0,3,9`, `0-2,10-12` and lists contain the seeds themselves.
 
     Raises:
-        UsageError: It is none of these, or names a seed twice.
+        UsageError: `seeds` is none of these, or contains a seed twice.
     """
-    wrong = UsageError(f"seeds is {seeds!r}; it must be how many, 5, or which: 0-4, or 0,3,9, each once.")
+    wrong = UsageError(f"seeds is {seeds!r}; it must be a number of seeds (5), or seeds (0-4 or 0,3,9), each once.")
     text = str(as_int(seeds)).strip()
     if text.isdecimal() and text.isascii():
         text = f"0-{int(text[:9]) - 1}"
@@ -51,10 +51,10 @@ def parse_seeds(seeds: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def chosen(folder: Path, checkpoint: str | int) -> Loaded:
-    """Load the "last" or "best" checkpoint of the run in `folder`, or that of a step.
+def load_checkpoint(folder: Path, checkpoint: str | int) -> Loaded:
+    """Load the "last" or "best" checkpoint of the run in `folder`, or the checkpoint of a step.
 
-    Experience, which acting does not need, is not read, be it large or damaged.
+    The replay buffer is not read, because acting does not need it and it may be large or damaged.
     """
     store = CheckpointStore(folder / "checkpoints")
     match checkpoint:

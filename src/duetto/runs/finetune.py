@@ -1,4 +1,4 @@
-"""Fine-tuning: start a run with the networks of another one."""
+"""Fine-tuning: start a run with the networks of another run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.functional import state_schema
-from duetto.runs.argument_checks import chosen
+from duetto.runs.argument_checks import load_checkpoint
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.training.checkpoints import ACTING
@@ -18,11 +18,11 @@ from duetto.training.trainer import Trainer
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The run whose networks another one starts with; `from` in `config.yaml`."""
+    """The run whose networks a new run starts with. The new run's `config.yaml` records it as `from`."""
 
     run: str  # the other run's folder
     checkpoint: str = "last"  # or "best", or a step
-    step: int | None = None  # that of the checkpoint, once it is known
+    step: int | None = None  # the checkpoint's step, once it is loaded
 
     @classmethod
     def asked_for(cls, run: str | os.PathLike[str] | None, checkpoint: str) -> Self | None:
@@ -35,7 +35,7 @@ class WarmStart:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Undo `to_dict`. Raises CheckpointError for anything else."""
+        """Return the warm start from the result of `to_dict`. Raises CheckpointError for other values."""
         state_schema.check(values, {"run": str, "checkpoint": str, "step": state_schema.OptionalOf(int)}, "from")
         return cls(values["run"], values["checkpoint"], values["step"])
 
@@ -44,16 +44,16 @@ class WarmStart:
         return dict(vars(self))
 
     def planned(self, config: Config) -> Config:
-        """Return the config of a run that will start from this one. UsageError or CheckpointError if it cannot."""
+        """Return `config` with this start. Raises UsageError or CheckpointError if the checkpoint cannot be loaded."""
         self._loaded()
         return replace(config, began_from=self.to_dict()).signed()
 
     def apply(self, trainer: Trainer) -> Self:
-        """Load the other run's networks into the trainer; return a copy with the step, for the config.
+        """Load the other run's networks into the trainer; return a copy of this start with the checkpoint's step.
 
         Raises:
             UsageError: The other run's networks, spaces or statistics do not fit.
-            CheckpointError: The step is known, and the other run no longer has that checkpoint.
+            CheckpointError: `step` is known, but the other run no longer has this checkpoint.
         """
         loaded = self._loaded()
         state_schema.check(loaded.state, ACTING, "acting")
@@ -63,24 +63,24 @@ class WarmStart:
             raise UsageError(f"This run cannot start from {loaded.path}: {error}") from error
         if random := trainer.config.algorithm.first_random_steps():
             trainer.notices.append(
-                f"It starts with what {self.run} has learned, but its first {random:,} actions are random. With "
-                "--random-steps 0 they are the policy's."
+                f"The run starts with the networks of {self.run}, but its first {random:,} actions are random. With "
+                "--random-steps 0 the policy selects them."
             )
         return replace(self, step=loaded.step)
 
     def _loaded(self) -> Loaded:
-        """Load the checkpoint; if the step is known, CheckpointError unless it is of that step."""
+        """Load the checkpoint. If `step` is known, raises CheckpointError unless the checkpoint is of this step."""
         which = self.checkpoint if self.step is None or self.checkpoint == "best" else self.step
         try:
             if not (Path(self.run) / "checkpoints").is_dir():
                 raise UsageError(f"{self.run} is no run to start from: it has no checkpoints.")
-            loaded = chosen(Path(self.run), which)
+            loaded = load_checkpoint(Path(self.run), which)
             if self.step not in (None, loaded.step):
-                raise CheckpointError(f"Its {self.checkpoint} checkpoint is of step {loaded.step} now.")
+                raise CheckpointError(f"Its {self.checkpoint} checkpoint is now at step {loaded.step}.")
         except DuettoError as error:
             if self.step is None:
                 raise
             raise CheckpointError(
-                f"The run started with step {self.step} of {self.run}: {error} Put it back."
+                f"The run started with step {self.step} of {self.run}: {error} Restore it."
             ) from error
         return loaded

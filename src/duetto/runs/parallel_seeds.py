@@ -1,8 +1,8 @@
-"""Runs of several seeds, trained side by side in this process: trainers whose learners are computed together.
+"""Train several seeds side by side in this process, with one computation for the updates of all learners.
 
-Each trainer has its own environments, buffer, random numbers, logs and folder, so its results are those of a run of
-that seed alone, up to rounding. If one has more to do, such as an evaluation, the others wait for it; if one ends or
-fails, they continue without it.
+The trainer of each seed has its own environments, buffer, random numbers, logs and folder. So up to rounding, its
+results equal those of a run with this seed alone. While one trainer evaluates or writes a checkpoint, the others wait.
+If a trainer ends or fails, the others continue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from duetto.training.trainer import Trainer
 
 
 def planned_together(spec: RunSpec, seeds: Sequence[int]) -> list[Config]:
-    """Return the config of each seed's run; it names the others computed in one program with it."""
+    """Return the config of each seed's run, which also records the other seeds."""
     config = spec.config()
     return [
         replace(
@@ -43,24 +43,25 @@ def start_many(
     callbacks: Callable[[], Sequence[AnyCallback]] = list,
     on_start: Callable[[list[Trainer]], None] | None = None,
 ) -> list[Run]:
-    """Train all seeds at once, each in a folder as `start` makes it.
+    """Train all seeds side by side, each in a new folder, and return their runs.
 
     Args:
-        spec: The runs; its seed is not used.
-        seeds: The seeds, each once.
-        callbacks: Called once for each seed.
+        spec: The spec of all runs; the seed in its options is not used.
+        seeds: The seeds, without duplicates.
+        callbacks: A function that returns callbacks; it is called once for each seed.
         on_start: Gets all trainers before their first steps.
 
     Raises:
-        UsageError: As `start`; or the algorithm has networks here that cannot be computed side by side.
+        UsageError: As in `start`; or the algorithm's networks cannot be computed side by side; or the environment is an
+            object, but each seed needs its own.
         DuettoError: Some of the seeds failed; the others have made all their steps.
     """
     parent = Path(spec.runs_dir).absolute()  # as in `start`
     configs = planned_together(spec, seeds)
     if environments.is_instance(spec.environment):
         raise UsageError(
-            "An environment that is made already is one; each seed needs its own. Pass its id, or a factory that makes "
-            "a new one at each call."
+            "The environment is one object, but each seed needs its own. Pass an id, or a factory that makes a new "
+            "environment at each call."
         )
     watching = [callbacks() for _ in configs]  # before anything is written
     group, paths, started = SeedGroup([config.run.seed for config in configs]), [], False
@@ -73,7 +74,7 @@ def start_many(
                 path = new_folder(parent, name)
                 named = replace(spec, name=name)
                 trainer = new_trainer(named, config, path, group=group if len(configs) > 1 else None)
-                paths.append(path)  # only now: a run that cannot start has taken its folder away
+                paths.append(path)  # only now: `new_trainer` deletes the folder of a run that cannot start
                 trainers.append(opened.enter_context(trainer))
                 trainers[-1].diagnostics.before_run(trainers[-1].step)
             if on_start is not None:
@@ -103,10 +104,10 @@ def _run(trainer: Trainer, callbacks: Sequence[AnyCallback]) -> None:
 
 
 def _raise(failed: dict[int, BaseException], of: int) -> None:
-    """Raise what seeds have raised: a DuettoError that lists them, or the first error of another kind."""
+    """Raise the first error that is not a DuettoError; without such an error, raise a DuettoError that lists all."""
     for seed, error in failed.items():
         if not isinstance(error, DuettoError):
-            error.add_note(f"This is of seed {seed}, one of {of}.")
+            error.add_note(f"This error is from seed {seed}, one of {of} seeds.")
             raise error
     if failed:
         listed = "\n".join(f"Seed {seed}: {error}" for seed, error in failed.items())

@@ -1,10 +1,10 @@
-"""Runs in other processes: jobs, the pool that hands them out, and the worker that trains them one after another.
+"""Train runs in other processes: jobs, a pool of worker processes, and the worker, which trains one job after another.
 
-    a worker receives  ("train", packed job) | ("go",) | ("stop",)       it exits at the end of the stream
+    a worker receives  ("train", packed job) | ("go",) | ("stop",)       it exits when the connection is closed
     a worker sends     ("started", evaluations so far, step) | ("evaluated", step, mean return)
                        | ("ended", stopped, notices) | ("failed", kind, sentence, traceback)
 
-A worker is connected to its pool by its stdin; the output of environments goes to the pool's log.
+The connection is the worker's stdin. Its stdout and stderr, to which environments may print, go to the job's log.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from duetto.training.callbacks import AnyCallback, Callback
 from duetto.training.trainer import Trainer
 
 CLAIMS = ".beginning"  # the folder with the locks of runs that are being started
-SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # processes share a GPU: none may take most of its memory at once
+SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # processes share a GPU, so none may reserve most of its memory
 DIVERGED, FAILED = "diverged", "failed"
-HINDERED, IN_USE = "hindered", "in use"  # by something outside the run, which can continue
+HINDERED, IN_USE = "hindered", "in use"  # causes outside the run, which can continue once they are gone
 
 Message = tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A run for another process, which starts it, or resumes it if its folder exists."""
+    """A run to train in another process: a new run, or the unfinished run in its folder."""
 
-    spec: RunSpec  # with a name, and without "auto"
-    config: Config  # of the spec, when the job was made
-    log: Path  # the file for the output of its process; of a process with several jobs, the first one's
+    spec: RunSpec  # has a name, and no option is "auto"
+    config: Config  # the spec's config when the job was made
+    log: Path  # the file for the process's output, if this is the process's first job
     track: tuple[str, ...] = ()  # names of trackers
-    waits: bool = False  # after each evaluation, until the pool lets it continue
-    is_contested: bool = False  # other processes may start the same run at the same time
+    waits: bool = False  # whether it waits after each evaluation until the pool lets it continue
+    is_contested: bool = False  # whether other processes may start the same run at the same time
 
     @property
     def name(self) -> str:
@@ -68,10 +68,11 @@ class Job:
         return Path(self.spec.runs_dir) / self.name
 
     def work(self, callbacks: Sequence[AnyCallback]) -> None:
-        """Train to the end.
+        """Start or resume the run, and train to the end.
 
-        Raises as `duetto.train` does; RunInUseError if another process works on the run; HinderedError if its folder
-        has a run of other options, or a file that it is made of was edited since the job was made.
+        Raises the errors of `duetto.train`, and RunInUseError if another process trains this run. Raises HinderedError
+        if the folder contains a run with other options or files that are not a run's, or if the file of the environment
+        or algorithm was edited since the job was made.
         """
         spec = self._unedited_spec()
         callbacks = [*callbacks, *trackers.callbacks(self.track)]
@@ -86,11 +87,13 @@ class Job:
             if not foreign(self.folder):
                 clear(self.folder)
             if os.path.lexists(self.folder):
-                raise HinderedError(f"{self.folder} is no run: it has no config.yaml. Put that back, or move it away.")
+                raise HinderedError(
+                    f"{self.folder} is no run: it has no config.yaml. Restore that file, or move the folder away."
+                )
             start(spec, callbacks)
 
     def _unedited_spec(self) -> RunSpec:
-        """Return the spec with its algorithm made from its file again. HinderedError if a file was edited."""
+        """Return the spec; load a custom algorithm again from its file. Raises HinderedError for an edited file."""
         spec, origin = self.spec, self.spec.origin
         files = {self.config.environment: self.config.checksum}
         if origin is not None:
@@ -98,9 +101,9 @@ class Job:
         for name, checksum in files.items():
             if checksum and user_code.checksum(name) != checksum:
                 raise HinderedError(
-                    f"{name} was edited while runs of it wait for their turn: this one would be of other code than "
-                    "those before it. Put the file back, and give the same command again; or start all runs anew, "
-                    "with another --output."
+                    f"{name} was edited while runs that use it were waiting, so this run would use other code than the "
+                    "earlier ones. Restore the file and repeat the command; or start all runs again with another "
+                    "--output."
                 )
         if origin is None:
             return spec
@@ -110,10 +113,10 @@ class Job:
 
 
 def pack(job: Job) -> bytes:
-    """Pickle a job for another process. UsageError if its environment cannot be sent there."""
+    """Pickle a job for another process. Raises UsageError if the environment cannot be pickled."""
     try:
         return cloudpickle.dumps((job, environments.registration(job.spec.environment)))
-    except Exception as error:  # of any kind, from the user's own objects
+    except Exception as error:  # the user's objects may raise an error of any type
         raise UsageError(
             f"The environment cannot be sent to the processes that train ({error}). Pass an id, or a function that "
             "makes environments."
@@ -125,18 +128,18 @@ class ProcessPool:
     """Processes on this machine that train as `duetto train` does, each with its share of the cores."""
 
     def __init__(self, jobs: int, runs_per_process: int = 1) -> None:
-        """Make a pool of `jobs` processes that work at a time.
+        """Make a pool that trains up to `jobs` jobs at the same time.
 
         Args:
-            jobs: How many jobs work at a time.
-            runs_per_process: After so many runs a process ends, so that leaked memory does not add up.
+            jobs: Maximum number of jobs at the same time.
+            runs_per_process: A process ends after this number of runs, so that leaked memory does not add up.
         """
         self._jobs, self._runs_per_process = jobs, runs_per_process
         self._working: dict[Job, WorkerProcess] = {}
         self._idle: list[WorkerProcess] = []
 
     def room(self) -> bool:
-        """Return whether one more job may work."""
+        """Return whether one more job may start."""
         return len(self._working) < self._jobs
 
     def start(self, job: Job) -> None:
@@ -151,14 +154,14 @@ class ProcessPool:
         self._working[job].send("go")
 
     def stop(self, job: Job) -> None:
-        """Let a job end, with a checkpoint; it sends one more message."""
+        """Tell a job to write a checkpoint and end; it sends one more message."""
         self._working[job].send("stop")
 
     def wait(self, seconds: float) -> list[tuple[Job, Message]]:
-        """Wait for messages of jobs, and return at most one of each; [] if none comes in time.
+        """Wait for messages of jobs, and return at most one per job; [] if none comes in time.
 
-        They are those of a worker, and ("gone", exit code) if the process died. All but "started" and "evaluated"
-        end the job.
+        A message comes from the worker, or is ("gone", exit code) if the process died. Every message except "started"
+        and "evaluated" ends the job.
         """
         connection.wait([process.connection for process in self._working.values()], seconds)
         received: list[tuple[Job, Message]] = []
@@ -181,15 +184,15 @@ class ProcessPool:
 
 
 class WorkerProcess:
-    """A process that runs `main`.
+    """A process of the pool, which runs `main` of this file.
 
     Attributes:
-        connection: To the process.
-        runs: How many jobs it got.
+        connection: The connection to the process.
+        runs: The number of jobs that it got.
     """
 
     def __init__(self, log: Path, threads: int) -> None:
-        """Start it. `log` gets what its environments print; `threads` is its share of the cores.
+        """Start the process. `log` gets the output of its environments; `threads` is its share of the cores.
 
         Raises DuettoError if the log cannot be written.
         """
@@ -202,21 +205,22 @@ class WorkerProcess:
         self.runs: int = 0
 
     def train(self, job: Job) -> None:
-        """Start a run, or resume it. UsageError if its environment cannot be sent to another process."""
+        """Send a job, whose run the process starts or resumes. Raises UsageError if it cannot be pickled."""
         self.runs += 1
         self.send("train", pack(job))
 
     def send(self, *message: str | bytes) -> None:
-        """Send a message; nothing is sent to a dead process."""
+        """Send a message, unless the process is dead."""
         with suppress(OSError):
             self.connection.send(message)
 
     def receive(self) -> Message | None:
-        """Return the next message, if there is one; ("gone", exit code) after the last one of a dead process.
+        """Return the next message, or None; return ("gone", exit code) after the last message of a dead process.
 
-        It does not wait for the end of the stream: the process's children may outlive it and keep the stream open.
+        This does not wait for the end of the stream, because the process's children may outlive it and keep the stream
+        open.
         """
-        code = self._process.poll()  # first, as the last message may come before the end
+        code = self._process.poll()  # first, since a process sends its last message before it ends
         try:
             if self.connection.poll():
                 return self.connection.recv()
@@ -254,8 +258,8 @@ def main() -> None:
     Worker(pool).serve()
 
 
-class Newest(Callback):
-    """Keep the newest trainer: a run that continues after it lost a part of itself has another one."""
+class LatestTrainer(Callback):
+    """A callback that keeps the run's latest trainer. After the loss of a replay shard, a run makes a new trainer."""
 
     trainer: Trainer | None = None
 
@@ -264,23 +268,26 @@ class Newest(Callback):
         self.trainer = trainer
 
 
-def outcome(job: Job, newest: Newest | None = None) -> Message:
-    """Train, and return the last message: "ended", or "failed" as DIVERGED, FAILED, HINDERED or IN_USE."""
-    newest = newest or Newest()
+def outcome(job: Job, latest: LatestTrainer | None = None) -> Message:
+    """Train, and return the worker's last message: ("ended", ...) or ("failed", kind, ...).
+
+    `kind` is DIVERGED, FAILED, HINDERED or IN_USE.
+    """
+    latest = latest or LatestTrainer()
     try:
-        job.work([newest])
-        assert newest.trainer is not None
-        return "ended", newest.trainer.stopped, list(newest.trainer.notices)
+        job.work([latest])
+        assert latest.trainer is not None
+        return "ended", latest.trainer.stopped, list(latest.trainer.notices)
     except EnvironmentFailedError as error:
         return "failed", FAILED, error.sentence, error.trace
     except DuettoError as error:
         return "failed", _fault(error), str(error), ""
-    except Exception as error:  # of one run, which is no reason to end the others
+    except Exception as error:  # an error of one run must not end the others
         return "failed", _fault(error), f"{type(error).__name__}: {error}", traceback.format_exc()
 
 
-class Worker(Newest):
-    """The worker's side of the connection, and a callback of the runs that it trains."""
+class Worker(LatestTrainer):
+    """Receives jobs from the pool and trains them. As a callback of these runs, it sends messages to the pool."""
 
     def __init__(self, pool: connection.Connection) -> None:
         self._pool = pool
@@ -332,7 +339,7 @@ class Worker(Newest):
         self._send("started", [(int(float(row["step"])), float(row["mean_return"])) for row in rows], trainer.step)
 
     def on_evaluation(self, trainer: Trainer) -> None:
-        """Send the evaluation of a job that waits, and wait for the pool's answer."""
+        """If the job waits after evaluations, send the result, and wait for the pool's answer."""
         assert self._job is not None
         assert trainer.last_evaluation is not None
         step, result = trainer.last_evaluation
@@ -343,7 +350,10 @@ class Worker(Newest):
 
 
 def _fault(error: BaseException | None) -> str:
-    """Return HINDERED if the cause is the machine, such as a full disk, or something that was edited."""
+    """Return the kind of failure: DIVERGED, IN_USE, HINDERED or FAILED.
+
+    HINDERED means that the cause is the machine, such as a full disk, or a file that was edited.
+    """
     if isinstance(error, NonFiniteError):
         return DIVERGED
     if isinstance(error, RunInUseError):

@@ -1,4 +1,4 @@
-"""Runs and their folders: start one, resume it, read its results.
+"""Start runs, resume them, and read the results in their folders.
 
 `runs/<algorithm>-<environment>-s<seed>/` contains everything about a run, in open formats: `config.yaml`,
 `metrics.jsonl`, `evaluations.csv`, TensorBoard events, `checkpoints/`, `videos/`.
@@ -17,7 +17,7 @@ from duetto.algorithms import Algorithm
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.cluster import Cluster
 from duetto.environments import Episode
-from duetto.errors import DuettoError, PartLostError, UsageError
+from duetto.errors import DuettoError, ShardLostError, UsageError
 from duetto.learners import Precision
 from duetto.learners.runtime import jax_threads
 from duetto.networks.specs import CustomNetwork
@@ -27,8 +27,8 @@ from duetto.runs.spec import RunSpec, new_folder
 from duetto.runs.trainer_setup import existing_trainer, new_trainer
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions
-from duetto.storage.dict_diff import sentence
 from duetto.storage.logs import Csv, JsonLines
+from duetto.storage.reproducibility import sentence
 from duetto.storage.run_folder import folder_lock
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
@@ -38,17 +38,16 @@ from duetto.training.progress import watched
 from duetto.training.trainer import Trainer
 from duetto.training.video import place, record
 
-MOST_RETURNS = 3  # to one checkpoint, after a part of the run was lost
+MOST_RETURNS = 3  # times that a run may return to one checkpoint after it lost a process
 
 
 class Run:
-    """A run's folder, while the run trains or afterwards.
+    """A run in its folder. The run may still be training.
 
     Attributes:
         path: The folder.
         config: The run's config.
-        notices: Sentences about damage that was skipped while the folder was read, and about environments that could
-            not be copied with all their attributes.
+        notices: Messages for the user from `duetto.pull`, and from loading this run's agents.
     """
 
     def __init__(
@@ -63,10 +62,10 @@ class Run:
 
         Args:
             path: The folder.
-            environment: The environment, if it has no id.
-            networks: Custom networks by their options.
-            trust: Let an environment "package:id" import its package, and an algorithm's file run, even if another
-                user started the run.
+            environment: The environment; needed if `train` did not get an id.
+            networks: Custom networks by option, as in `duetto.load`.
+            trust: Import the package of an environment "package:id", and run the file of a custom algorithm, even if
+                another user started the run.
             algorithm: The class of a custom algorithm.
 
         Raises:
@@ -95,21 +94,21 @@ class Run:
         track: Sequence[str | Tracker] = (),
         **options: Any,
     ) -> Run:
-        """Resume exactly from the last good checkpoint. Signals end the run as they end `duetto.train`.
+        """Resume exactly from the last good checkpoint. Signals have the same effect as in `duetto.train`.
 
         Args:
-            steps: Total steps; None: as configured. More steps stretch the schedules that end with the run, with a
-                notice; `schedule_steps` prevents this.
-            callbacks: As in `duetto.train`; they get their states back.
+            steps: Total number of steps; None: as in the config. With more steps, schedules that end with the run also
+                end later, and a notice reports this. Set `schedule_steps` to prevent it.
+            callbacks: As in `duetto.train`; their states are restored.
             accept_changes: Accept options in `config.yaml` that changed since the checkpoint and affect results.
             progress: As in `duetto.train`.
-            cluster: Where the environments run from now on; None: in this process.
+            cluster: A cluster that steps the environments from now on; None: use this process.
             track: As in `duetto.train`; the tracked run continues.
             options: New values of hyper-parameters and fields of `RunOptions`, such as `learning_rate=1e-4`, as if
                 `config.yaml` had been edited and `accept_changes` given.
 
         Raises:
-            UsageError: A mistake in the call, or options changed.
+            UsageError: The call has a mistake; or options changed, and `accept_changes` is false.
             CheckpointError: No checkpoint can be read.
         """
         given.check(callbacks)
@@ -133,12 +132,12 @@ class Run:
         options: Mapping[str, Any] | None = None,
         accept_changes: bool = False,
         cluster: Cluster | None = None,
-        lost: PartLostError | None = None,
+        lost: ShardLostError | None = None,
     ) -> None:
         """Resume without a display. A signal ends the run and is not raised again: callers handle it themselves.
 
-        If a part of the run is lost (`lost`: already before the call), continue from the newest checkpoint, as after
-        kill -9. Raises PartLostError after three attempts from the same checkpoint.
+        If the run loses a replay shard, it continues from its newest checkpoint, as after kill -9. `lost` is the error
+        of a loss that happened before this call. Raises ShardLostError after three attempts from the same checkpoint.
         """
         tried: list[int] = []
         while True:
@@ -152,7 +151,7 @@ class Run:
                         trainer.notices.append(_returned(lost, trainer))
                     trainer.run(callbacks)
                 return
-            except PartLostError as error:
+            except ShardLostError as error:
                 lost = error
 
     @contextmanager
@@ -176,11 +175,11 @@ class Run:
                 resumed = trainer.checkpoints.resumed
                 what = [sentence({key: change}) for key, change in resumed.changed.items()]
                 what += [resumed.schedules] if resumed.schedules else []
-                history = config.history.going_on(trainer.step, what, resumed.inexact)
+                history = config.history.after_resume(trainer.step, what, resumed.inexact)
                 config = replace(config, history=history)
-                if self._trust:  # from here on it is this user's
+                if self._trust:  # with this user's signature, later commands need no --trust
                     config = config.signed()
-                files = config.origin or (config.remakeable and config.checksum)  # which may have been edited
+                files = config.origin or (config.remakeable and config.checksum)  # they may have been edited
                 if config != self.config or files:
                     config.save(self.path / "config.yaml")
                     self.config = config
@@ -190,7 +189,7 @@ class Run:
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
     ) -> Agent:
-        """Load the agent of the "last" or "best" checkpoint, or of a step. `precision` None: the run's."""
+        """Load the agent of the "last" or "best" checkpoint, or of a step. The arguments are those of `duetto.load`."""
         agent = load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust, precision)
         self.notices += agent.notices
         return agent
@@ -205,16 +204,16 @@ class Run:
         environment_options: dict[str, Any] | None = None,
         stochastic: bool = False,
     ) -> Evaluation:
-        """Evaluate on whole episodes, as the run's own evaluations do.
+        """Evaluate the agent on whole episodes, as the evaluations during training do.
 
         Args:
-            episodes: Their number.
+            episodes: Number of episodes.
             checkpoint: "last", "best", or a step.
-            seed: Seed of the initial states; None: the run's seed, which selected the "best" checkpoint. Another seed
-                gives an unbiased result.
+            seed: Seed of the initial states; None: the run's seed. The "best" checkpoint was selected with the run's
+                seed, so its result is unbiased only with another seed.
             tell: Callable that gets short texts on progress.
             environment: Another environment with the same spaces.
-            environment_options: Options of `environment`; without `environment`, they override the run's.
+            environment_options: Options of `environment`; without `environment`, they override the run's options.
             stochastic: Explore as in training; PPO and SAC sample.
         """
         episodes, seed = whole("episodes", episodes), self._seed(seed)
@@ -236,9 +235,9 @@ class Run:
         """Record an mp4 of one episode, and return its path.
 
         Args:
-            output: The file; None: one in the run's folder `videos/`.
+            output: The path of the file; None: a file in the run's folder `videos/`.
             checkpoint: "last", "best", or a step.
-            seed: Of the initial state; None: the run's own.
+            seed: Seed of the initial state; None: the run's seed.
             tell: Callable that gets short texts on progress.
         """
         seed = self._seed(seed)
@@ -272,15 +271,15 @@ class Run:
         return JsonLines.read(self.path / "metrics.jsonl")
 
     def evaluations(self) -> list[dict[str, float]]:
-        """Return the rows of `evaluations.csv` as numbers, without empty cells."""
+        """Return the rows of `evaluations.csv`, each as a dict of numbers by column, without empty cells."""
         path = self.path / "evaluations.csv"
         try:
             return [{name: float(value) for name, value in row.items() if value != ""} for row in Csv.read(path)]
-        except (TypeError, ValueError) as error:  # a cell too few is None
+        except (TypeError, ValueError) as error:  # a missing cell is None
             raise DuettoError(f"{path} is damaged: {error}. Remove that line to read the others.") from error
 
     def _seed(self, seed: int | None) -> int:
-        """Return the given seed, or the run's. UsageError if it is no whole number or negative."""
+        """Return `seed`, or the run's seed if it is None. Raises UsageError unless it is a whole number >= 0."""
         return self.config.run.seed if seed is None else whole("seed", seed, least=0)
 
     def _environment(self) -> Any:
@@ -289,12 +288,11 @@ class Run:
         if not self.config.remakeable:
             raise UsageError(
                 f"{self.path} was trained on {self.config.environment}, an object that its config cannot make again: "
-                "in Python, hand it over with duetto.Run(path, environment=...); duetto evaluate takes --environment "
+                "in Python, pass it with duetto.Run(path, environment=...); for duetto evaluate, give --environment "
                 "FILE.py:CLASS."
             )
-        config = self.config
-        config.check_trust("environment", self.path, self._trust)
-        return config.environment
+        self.config.check_trust("environment", self.path, self._trust)
+        return self.config.environment
 
     def stepper(
         self,
@@ -304,9 +302,9 @@ class Run:
         environment: Any = None,
         environment_options: Mapping[str, Any] | None = None,
     ) -> environments.VecEnv:
-        """Make a vector environment of the run's environment, or of another one; close it after use.
+        """Make a vector environment from the run's environment or from `environment`. The caller must close it.
 
-        Raises UsageError if its spaces are not those that the `agent` to act in it was trained with.
+        Raises UsageError if the `agent` that will act in it was trained with other spaces.
         """
         options = environment_options or {}
         if environment is None:
@@ -322,7 +320,7 @@ class Run:
 
 
 def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
-    """Make a run's folder and train to the end. A mistake in the spec that shows before the first step leaves nothing.
+    """Make a run's folder and train to the end. If the run cannot start, the folder is deleted.
 
     Args:
         spec: The run.
@@ -336,10 +334,10 @@ def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
         with new_trainer(spec, config, path, placed) as trainer:
             trainer.diagnostics.before_run(trainer.step)
             trainer.run(callbacks)
-    except PartLostError as lost:
-        if not path.exists():  # it had not started
+    except ShardLostError as lost:
+        if not path.exists():  # the run had not started
             raise
-        # without a key it is not signed, and started by this process all the same
+        # Without a key the run is not signed. Trust it, because this process started it.
         run = run_of(spec, path, config, trust=config.lacks_signature)
         run.resume_with(callbacks, cluster=spec.cluster, lost=lost)
         return run
@@ -347,7 +345,7 @@ def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
 
 
 def _changed(config: Config, options: Mapping[str, Any]) -> Config:
-    """A copy with other values of hyper-parameters and of the run's options. UsageError if one is neither."""
+    """Return `config` with new values of hyper-parameters and `RunOptions`. Raises UsageError for other options."""
     own, run = config.algorithm.options(), [field.name for field in fields(RunOptions)]
     known = [*own, *run]
     if unknown := next((name for name in options if name not in known), None):
@@ -355,14 +353,14 @@ def _changed(config: Config, options: Mapping[str, Any]) -> Config:
     algorithm = config.algorithm.with_options(**{name: options[name] for name in options if name in own})
     ours = replace(config.run, **{name: options[name] for name in options if name in run})
     elsewhere = (ours.backend, ours.device) != (config.run.backend, config.run.device)
-    if elsewhere and "threads" not in options:  # those of the other framework, or of none
+    if elsewhere and "threads" not in options:  # the old number was chosen for the old backend
         ours = replace(ours, threads=jax_threads() if (ours.backend, ours.device) == ("jax", "cpu") else 0)
     if "auto" in (ours.backend, ours.device):
-        raise UsageError("A run continues with the backend and the device that it has: give torch or jax, cpu or cuda.")
+        raise UsageError("backend and device cannot be auto in a resumed run: give torch or jax, and cpu or cuda.")
     return replace(config, algorithm=algorithm, run=ours)
 
 
-def _returned(lost: PartLostError, trainer: Trainer) -> str:
+def _returned(lost: ShardLostError, trainer: Trainer) -> str:
     where = f"from its checkpoint of step {trainer.step:,}" if trainer.step else "from its start"
     gone = trainer.config.cluster.get("mode") == "async" and lost.step > trainer.step
     steps = f"; {lost.step - trainer.step:,} steps are lost" if gone else ""

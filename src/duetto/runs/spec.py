@@ -1,4 +1,4 @@
-"""`RunSpec`: everything that a new run is started from."""
+"""`RunSpec`: everything that defines a new run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONGEST = 250  # bytes of a run's name: file systems allow 255, and a number is 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that a new run is started from.
+    """Everything that defines a new run.
 
     Attributes:
         algorithm: The algorithm with its hyper-parameters.
@@ -71,14 +71,15 @@ class RunSpec:
         """Return the spec that the arguments of `duetto.train`, `sweep` or `tune` describe.
 
         Args:
-            algorithm: A name or a class, with its preset and `options` on top of it; or an object, taken as it is.
-            environment: As `environment` of the spec.
-            preset: Its name; None: the environment's own, or "default".
-            environment_options: On top of the preset's.
+            algorithm: A name or a class: the hyper-parameters come from the preset, and `options` override them. Or an
+                object, which is used unchanged.
+            environment: As the attribute `environment` of `RunSpec`.
+            preset: The preset's name; None: the preset for this environment or its family, or "default".
+            environment_options: Arguments of the environment's constructor; they override the preset's.
             options: Fields of `RunOptions`, and hyper-parameters.
-            caller: The function or file that has these arguments, for errors.
-            arguments: The caller's other arguments, for errors.
-            origin: The file of the algorithm; its presets are in the same folder.
+            caller: The function or file that has these arguments, for error messages.
+            arguments: Names of the caller's other arguments, for suggestions in error messages.
+            origin: The file of a custom algorithm. A YAML file next to it may contain presets.
 
         Raises:
             UsageError: An argument is unknown or does not fit.
@@ -108,14 +109,14 @@ class RunSpec:
 
     @property
     def folder_name(self) -> str:
-        """The name of the run's folder, to which a number is added if it is taken."""
+        """The name of the run's folder. If that folder exists, the new folder's name also gets a number."""
         return run_name(self.algorithm, self.label, self.options.seed) if self.name is None else self.name
 
     def config(self) -> Config:
-        """Return the run's config, with the values of "auto". Nothing is written.
+        """Return the run's config, with values in place of "auto". Nothing is written.
 
         Raises:
-            UsageError: The parts do not fit together.
+            UsageError: The algorithm, the environment and the options do not fit together.
         """
         is_id, options = isinstance(self.environment, str), dict(self.environment_options)
         config = Config(
@@ -130,26 +131,26 @@ class RunSpec:
             versions=circumstances(),
             origin=self.origin or Origin.of(type(self.algorithm)),
         ).signed()
-        config.to_yaml()  # raises for options that it cannot hold
+        config.to_yaml()  # raises for options that YAML cannot hold
         return self.warm_start.planned(config) if self.warm_start else config
 
     def _resolved(self) -> RunOptions:
-        """Check everything that needs an environment; return the options without "auto", with a number of threads."""
+        """Check the spec on a newly made environment; return the options with "auto" replaced and `threads` set."""
         algorithm, environment, options = self.algorithm, self.environment, self.options
         given = environments.is_instance(environment)
         how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
         probe = environments.make(environment, kwargs=dict(self.environment_options), **how)
-        if given:  # a vector environment has as many as it has
+        if given:  # a vector environment has a fixed number of environments
             options = replace(options, num_envs=probe.num_envs)
         try:
             _check_spaces(algorithm, probe, self.label)
             _check_masks(algorithm, probe, self.label, options.seed)
             if wrapper := environments.running_statistics(next(iter(probe.environments), environment)):
                 raise UsageError(
-                    f"{self.label} has a {wrapper}: its running statistics are those of one environment, so "
-                    "evaluations and the trained agent would have others. Remove it and use the algorithm's "
-                    "normalize_observations or normalize_rewards, or put one with fixed statistics "
-                    "(update_running_mean False) around each."
+                    f"{self.label} has a {wrapper}. Its running statistics belong to one environment, so evaluations "
+                    "and the trained agent would use other statistics. Remove it and use the algorithm's "
+                    "normalize_observations or normalize_rewards, or fix its statistics with update_running_mean "
+                    "False."
                 )
             compiled = options.backend == "auto" and environments.is_device(environment)
             possible: list[learners.Backend] = ["jax"] if compiled else _possible(algorithm)
@@ -173,7 +174,7 @@ def _with_preset(
     options: Mapping[str, Any],
     origin: Origin | None,
 ) -> tuple[Algorithm, str, Preset]:
-    """Make the algorithm with the preset's hyper-parameters and those in `options`; return the preset too."""
+    """Return the algorithm, with hyper-parameters from the preset and `options`; and the preset's name and values."""
     is_class = isinstance(algorithm, type) and issubclass(algorithm, Algorithm)
     if not (isinstance(algorithm, Algorithm | str) or is_class):
         raise UsageError(
@@ -182,8 +183,8 @@ def _with_preset(
     if isinstance(algorithm, Algorithm):
         if preset is not None:
             raise UsageError(
-                f"A preset is for an algorithm that is named: duetto.train({algorithm.name()!r}, ..., "
-                f"preset={preset!r}). An object is taken as it is."
+                f"An object has no preset. Pass the algorithm's name: duetto.train({algorithm.name()!r}, ..., "
+                f"preset={preset!r})."
             )
         return algorithm, "default", Preset()
     if isinstance(algorithm, str):
@@ -201,14 +202,14 @@ def _with_preset(
 
 # ---------------------------------------------------------------------------------------------------- checks
 def _possible(algorithm: Algorithm) -> list[learners.Backend]:
-    """The frameworks that every network of the user's own has a class for. UsageError if there is none."""
+    """Return the frameworks for which every custom network has a class. Raises UsageError if there is none."""
     own = algorithm.custom_networks()
     found: list[learners.Backend] = [
         backend for backend in learners.BACKENDS if all(getattr(one, backend) for one in own.values())
     ]
     if not found:
         listed = ", ".join(f"{name} for {'torch' if one.torch else 'jax'}" for name, one in own.items())
-        raise UsageError(f"No framework has all of the custom networks: {listed}. Give each a class for the same one.")
+        raise UsageError(f"No framework has all custom networks: {listed}. Give each a class for the same framework.")
     return found
 
 
@@ -221,12 +222,12 @@ def _check_spaces(algorithm: Algorithm, stepper: environments.VecEnv, label: str
 
     if error := refusal(algorithm):
         others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
-        listed = bool(others) and algorithm.name() not in others  # else an option is what does not fit
+        listed = bool(others) and algorithm.name() not in others  # else one of its options does not fit
         raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if listed else str(error)) from error
 
 
 def _check_masks(algorithm: Algorithm, stepper: environments.VecEnv, label: str, seed: int) -> None:
-    """Raise UsageError if masks do not fit the algorithm and the environment has them: only a reset shows that."""
+    """Raise UsageError for masks that the algorithm cannot use. Only a reset shows whether there are masks."""
     try:
         algorithm.check_masks(label)
     except UsageError:
@@ -237,13 +238,13 @@ def _check_masks(algorithm: Algorithm, stepper: environments.VecEnv, label: str,
 
 # ---------------------------------------------------------------------------------------------------- names
 def new_folder(parent: Path, name: str) -> Path:
-    """Make a new run's folder; see `free_folder`. UsageError if the name cannot be a run's."""
+    """Make a new run's folder. If `name` is taken, append a number. Raises UsageError for an invalid name."""
     check_name(name)
     return free_folder(parent, name)
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError if a name cannot be that of a run's folder."""
+    """Raise UsageError if a run's folder cannot have this name."""
     if not re.fullmatch(r"\w[\w.+-]*", name) or len(os.fsencode(name)) > LONGEST:
         raise UsageError(
             f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first, "
@@ -252,7 +253,7 @@ def check_name(name: str) -> None:
 
 
 def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
-    """The default name of a run's folder."""
+    """Return the default name of a run's folder."""
     return f"{algorithm.name()}-{slug(label)}-s{seed}"
 
 
@@ -262,7 +263,7 @@ def slug(label: str) -> str:
 
 
 def label_of(environment: Any) -> str:
-    """The name of an environment: its id, with a file's absolute path, or its factory's name."""
+    """Return an environment's name: its id (a path to a file made absolute), or the name of its class or factory."""
     if isinstance(environment, str):
         return user_code.absolute(environment)
     spec = None if isinstance(environment, type) else getattr(environment, "spec", None)

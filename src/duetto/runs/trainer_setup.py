@@ -22,7 +22,7 @@ from duetto.training.trainer import Trainer
 
 
 def trainer_type(config: Config, environment: Any) -> type[Trainer]:
-    """Return the class of the run's trainer: JAX trains in environments of arrays in one compiled program."""
+    """Return `DeviceTrainer`, which compiles the whole loop, for JAX with a JAX environment; else `Trainer`."""
     if config.run.backend != "jax" or not environments.is_device(environment):
         return Trainer
     from duetto.training.device_trainer import DeviceTrainer  # imports JAX
@@ -38,14 +38,14 @@ def new_trainer(
     place: Execution | None = None,
     group: SeedGroup | None = None,
 ) -> Iterator[Trainer]:
-    """Make the trainer of a new run in its new folder, which is deleted again if that fails.
+    """Yield the trainer of a new run, and close it afterwards. If the run cannot start, delete its new folder.
 
     Args:
         spec: The run.
         config: The spec's config.
         path: The folder.
-        place: Where environments run; None: in this process.
-        group: The seeds that are trained with it; None: it is trained alone.
+        place: Creates the environments; None: in this process.
+        group: The seeds that train side by side with this run; None: it trains alone.
     """
     made = False
     try:
@@ -61,7 +61,7 @@ def new_trainer(
                 if path.name != spec.folder_name:
                     taken = path.with_name(spec.folder_name)
                     trainer.notices.append(
-                        f"{taken} exists, so this run is in {path}. To continue the other: duetto resume {taken}"
+                        f"{taken} exists, so this run is in {path}. To continue that run: duetto resume {taken}"
                     )
                 if trainer.config.lacks_signature:
                     trainer.notices.append(
@@ -71,7 +71,7 @@ def new_trainer(
                 made = True
                 yield trainer
     finally:
-        if not made:  # once the lock's file is closed: on NFS an open one keeps its folder
+        if not made:  # after the lock's file is closed: on NFS, an open file keeps its folder
             clear(path)
 
 
@@ -85,14 +85,15 @@ def existing_trainer(
 ) -> Trainer:
     """Make the trainer of an existing run in `path`, restored from its last good checkpoint.
 
-    Without a checkpoint, the run starts again, with the networks that it started from, and its logs move to another
-    folder.
+    Without a checkpoint, the run starts again at step 0, and its logs move to another folder. A
+    fine-tuned run then loads its initial networks again.
     """
     with ExitStack() as opened:
         trainer = opened.enter_context(closing(trainer_type(config, environment)(config, path, environment, place)))
         if trainer.checkpoints.store.steps():
             loaded = trainer.checkpoints.store.load_latest()
-            if config.run.steps <= loaded.step - trainer.components.steps_at_once:  # it may go beyond its end
+            # The last vector step may exceed `steps`.
+            if config.run.steps <= loaded.step - trainer.components.steps_at_once:
                 raise UsageError(
                     f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
                 )

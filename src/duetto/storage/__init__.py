@@ -1,11 +1,15 @@
-"""A run's folder on disk: config, checkpoints, logs. It survives kill -9, and no file in it runs code unasked.
+"""A run's folder: config, checkpoints, logs. The files survive kill -9; code that they name runs only if trusted.
 
-config.py             config.yaml: algorithm, environment, options, later changes; safe_yaml.py reads it
-checkpoint.py         the checkpoints of a run; manifest.py their files and checksums, tree_codec.py the format
+config.py             config.yaml: algorithm, environment, options, later changes
+safe_yaml.py          read and write YAML safely
+checkpoint.py         the checkpoints of a run
+manifest.py           the files of a checkpoint, with checksums
+tree_codec.py         the format of these files: JSON and safetensors
 logs.py               metrics.jsonl and evaluations.csv
-run_folder.py         make the folder, and let one process at a time work on it
-atomic_io.py          write files whole or not at all; safe_open.py open them without following links
-user_code.py          files of the user; signing.py whether they may run
-reproducibility.py    what decides a run's numbers, and the command that repeats it
-dict_diff.py          the differences of two configurations
+run_folder.py         make the folder, and lock it for one process
+atomic_io.py          write files completely or not at all
+safe_open.py          open files without following links
+user_code.py          load classes from the user's Python files
+signing.py            decide whether these files may run
+reproducibility.py    compare configurations and runs; the command that repeats a run
 """

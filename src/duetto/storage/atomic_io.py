@@ -1,10 +1,10 @@
 """Write files and folders atomically.
 
-A checkpoint's operations go through this module's `os`, one at a time, so that tests can end the process between any
-two of them.
+Each step of writing a checkpoint is one call of `os` in this module, so that tests can kill the process between any two
+calls.
 """
 # ruff: noqa: PTH102, PTH104, PTH106, PTH108
-# (pathlib would hide the operations that tests count.)
+# Tests count these calls, and pathlib would hide them.
 
 import os
 import re
@@ -18,7 +18,7 @@ from pathlib import Path
 from duetto.errors import DuettoError, UsageError
 
 CHECKPOINT_FILE = re.compile(r"[a-z]+(-\d{12})?\.(json|safetensors)")
-TEMPORARY = ".tmp-"  # prefix of names that are unfinished or on their way out, and never read
+TEMPORARY = ".tmp-"  # prefix of files that are incomplete or will be deleted; they are never read
 
 
 # ------------------------------------------------------------------------------------------------ checkpoints
@@ -27,7 +27,7 @@ TEMPORARY = ".tmp-"  # prefix of names that are unfinished or on their way out, 
 def write_file(path: Path, data: bytes) -> None:
     """Write a new file durably. If this raises, part of the file may exist.
 
-    A file of that name is removed, not written over: it may be a link to another file.
+    An existing file of this name is deleted first, not overwritten: it may be a link to another file.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     with suppress(FileNotFoundError):
@@ -43,7 +43,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def publish_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all. It is durable when this returns."""
+    """Write a file completely or not at all. It is on the disk when this returns."""
     temporary = path.with_name(TEMPORARY + path.name)
     write_file(temporary, data)
     move(temporary, path)
@@ -51,8 +51,8 @@ def publish_file(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in the folder are on the disk."""
-    if os.name == "nt":  # Windows cannot open a folder, and keeps its names in a journal
+    """Wait until the folder's list of file names is on the disk."""
+    if os.name == "nt":  # Windows cannot open a folder; its file system journals the names
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -70,7 +70,7 @@ def make_folder(folder: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename in one step within a file system."""
+    """Rename a file or folder atomically. Both paths must be in one file system."""
     os.rename(source, target)
 
 
@@ -80,7 +80,7 @@ def set_aside(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete everything with a temporary name in a folder: left by dead processes, or set aside."""
+    """Delete the temporary files in a folder: those of killed processes and of `set_aside`."""
     if not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):
@@ -89,7 +89,7 @@ def sweep(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder of a checkpoint's files. Other files in it stay, and the folder with them."""
+    """Delete a file or a checkpoint's folder. Keep a folder that also contains other files."""
     if path.is_dir() and not path.is_symlink():
         for child in sorted(path.iterdir()):
             if CHECKPOINT_FILE.fullmatch(child.name) and not child.is_dir():
@@ -103,13 +103,14 @@ def remove(path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ output of commands
 @contextmanager
 def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a hidden folder next to `path` that gets its name when the block ends.
+    """Yield a hidden folder next to `path`, and rename it to `path` when the block ends.
 
-    It is removed if the block raises. With `overwrite` it replaces a folder of a checkpoint's files at `path`.
+    If the block raises, the hidden folder is deleted. With `overwrite`, it replaces a checkpoint at `path`.
 
     Raises:
-        UsageError: No folder can be made there.
-        DuettoError: `path` was created meanwhile, or writing fails. The hidden folder stays; the message names it.
+        UsageError: The folder cannot be made.
+        DuettoError: `path` was created in the meantime, or writing fails. The hidden folder stays, and the message
+            names it.
     """
     path = path.absolute()
     folder = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
@@ -141,8 +142,8 @@ def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces `path` when the block ends. If the block raises, `path` is unchanged.
 
-    The temporary path is in a new folder of a random name: in a stranger's folder any other name may be a link. Raises
-    OSError.
+    The temporary path is in a new folder with a random name. In another user's folder, a file with a predictable name
+    could be a link of that user. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as folder:
@@ -152,7 +153,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_output(path: Path, text: str) -> None:
-    """Write the text file that a command was asked for. Raises DuettoError if the disk refuses."""
+    """Write a command's output, a text file. Raises DuettoError if writing fails."""
     try:
         with replacing(path) as temporary:
             temporary.write_bytes(text.encode())
@@ -161,16 +162,14 @@ def write_output(path: Path, text: str) -> None:
 
 
 def check_suffix(output: str | Path, suffix: str, content: str) -> Path:
-    """Return `output` as a path. Raises UsageError if it has another suffix or is a folder."""
+    """Return `output` as a path. Raises UsageError if it does not end in `suffix` or is a folder."""
     path = Path(output)
     if path.suffix.lower() != suffix or path.is_dir():
-        raise UsageError(f"{output} is no name for {content}: end it in {suffix}.")
+        raise UsageError(f"{output} cannot be the name of {content}: end it in {suffix}.")
     return path
 
 
 def check_replaceable(path: Path, is_ours: Callable[[Path], bool], content: str) -> None:
-    """Raise UsageError if there is a file that Duetto did not write."""
+    """Raise UsageError if `path` is a file that Duetto did not write."""
     if path.is_file() and not is_ours(path):
-        raise UsageError(
-            f"{path} is there and no {content} that Duetto wrote: it would be lost. Give another --output."
-        )
+        raise UsageError(f"{path} exists and is no {content} that Duetto wrote. Give another --output.")

@@ -2,13 +2,13 @@
 
     checkpoints/
         step-000000012000/       state.json, state.safetensors, manifest.json
-        memory/                  segment-000000000001.safetensors, ...: experience, each row written once
+        memory/                  segment-000000000001.safetensors, ...: the replay buffer, each step written once
         best/000000000004/       state.*, info.json, manifest.json: the parameters of the best evaluation
 
-A second checkpoint of a step is `step-000000012000-2`, until the first one is removed.
+If a second checkpoint is saved at the same step, its folder is `step-000000012000-2`, and the first one is deleted.
 
-Nothing is changed in place. A new checkpoint is written under a temporary name, synced, and renamed in one step; only
-then is an old one removed. So at every moment the newest folder is whole, and readers need no lock.
+No file is changed in place. A new checkpoint is written under a temporary name, synced, and renamed in one step. Old
+ones are deleted only afterwards. So the newest folder is complete at every moment, and readers need no lock.
 """
 
 import re
@@ -34,7 +34,7 @@ class Loaded:
     step: int
     state: State
     path: Path
-    segments: Iterable[Segment] = ()  # oldest first; read one at a time, so consume it before the next save
+    segments: Iterable[Segment] = ()  # oldest first; each is read when iterated, so iterate before the next save
     problems: list[str] = field(default_factory=list)  # a sentence for each newer checkpoint that is damaged
     info: State = field(default_factory=dict)  # stored with the best parameters
 
@@ -42,9 +42,9 @@ class Loaded:
 class CheckpointStore:
     """Saves and loads the checkpoints in `<run>/checkpoints/`.
 
-    One process saves at a time (see `folder_lock`); any number may load. A store continues the checkpoint that it
-    loaded last, or starts in a folder without checkpoints. Its next save removes damaged checkpoints, and newer ones
-    than the loaded one.
+    Only one process may save at a time (`folder_lock`); any number may load. After a load, the next save
+    removes damaged checkpoints, and those that are newer than the loaded one. Without a load, the first save needs a
+    folder without checkpoints.
     """
 
     def __init__(self, folder: Path, keep: int = 2, num_envs: int = 1) -> None:
@@ -53,24 +53,24 @@ class CheckpointStore:
         self._num_envs = num_envs
         self._memory = folder / "memory"
         self._best = folder / "best"
-        self._history: dict[int, Manifest] = {}  # by step, ascending: the checkpoints that this store continues
+        self._history: dict[int, Manifest] = {}  # by step, ascending: the current checkpoint and older ones
         safe_open.check_folders((folder, self._memory, self._best))
 
     @property
     def covered(self) -> np.ndarray:
-        """Rows per environment, (num_envs,) int64, of the last checkpoint saved or loaded. New rows start there."""
+        """Number of each environment's steps up to the last saved or loaded checkpoint, (num_envs,) int64."""
         return np.max([np.zeros(self._num_envs, np.int64), *(each.end for each in self._segments())], axis=0)
 
     def steps(self) -> list[int]:
-        """Return the steps of all checkpoints, damaged ones too, ascending."""
+        """Return the steps of all checkpoints, including damaged ones, ascending."""
         return list(folders(self.folder))
 
     def path_of(self, step: int) -> Path:
-        """Return a step's newest checkpoint folder, or its first one's path if none exists."""
+        """Return the folder of a step's newest checkpoint, which need not exist."""
         return folders(self.folder).get(step, self.folder / folder_name(step))
 
     def new_path(self, step: int) -> Path:
-        """Return the folder that the next checkpoint of a step will have: a later name than those that exist."""
+        """Return an unused folder for a step's next checkpoint, such as `step-000000012000-2`."""
         newest = self.path_of(step)
         match = _FOLDER.fullmatch(newest.name)
         if match is None or not newest.exists():
@@ -81,13 +81,14 @@ class CheckpointStore:
         """Write a checkpoint and return its folder. It is durable when this returns.
 
         Args:
-            step: At least that of the last checkpoint; the same step replaces it.
-            state: See `tree_codec`.
-            segment: The experience since `covered`: the rows [start, start + count) of each environment, with "start"
-                and "count" (num_envs,) int64 and the caller's arrays. None if there is nothing new.
-            oldest: The number (num_envs,) of the first row that each environment needs. None without experience.
+            step: At least the last checkpoint's step. A checkpoint of the same step is replaced.
+            state: A nested dict of arrays and JSON values, as in `tree_codec`.
+            segment: The experience since `covered`; None if nothing is new. It has the rows [start, start + count) of
+                each environment: "start" and "count", (num_envs,) int64, and the caller's arrays.
+            oldest: For each environment, the number of the first row that is still needed, (num_envs,); None if the
+                run stores no experience.
 
-        Raises CheckpointError if the disk refuses. Then earlier checkpoints and `covered` are unchanged, and `save` can
+        Raises CheckpointError if writing fails. Then earlier checkpoints and `covered` are unchanged, and `save` can
         be called again.
         """
         if not self._history and (steps := self.steps()):
@@ -124,7 +125,8 @@ class CheckpointStore:
     def save_best(self, step: int, state: State, info: State) -> Path:
         """Write the best parameters so far and return their folder; `info` is stored with them.
 
-        The best parameters of the last checkpoint stay until `keep_best`.
+        Of the earlier best parameters, only the oldest stay: the last checkpoint may refer to them. Call `keep_best`
+        after the next checkpoint to remove them.
 
         Raises CheckpointError if writing fails. Then the previous best parameters are unchanged.
         """
@@ -151,7 +153,7 @@ class CheckpointStore:
     def load_latest(self, memory: bool = True) -> Loaded:
         """Load the newest undamaged checkpoint and continue from it. Raises CheckpointError if there is none.
 
-        Without `memory`, which acting does not need, no experience is read.
+        With `memory` False, the replay buffer is not read; acting does not need it.
         """
         problems: list[str] = []
         for step in _newest_first(self.steps):
@@ -193,7 +195,7 @@ class CheckpointStore:
             raise DamagedError(f"{path} is damaged: it holds the checkpoint at step {description.step}.")
         state = decode_tree("state", files)
         segments = description.segments if memory else []
-        for record in segments:  # now: while the experience is loaded, it is too late for an older checkpoint
+        for record in segments:  # verify all now, while an older checkpoint can still be chosen
             record.file.read(self._memory)
         self._history = {}
         for older, folder in folders(self.folder).items():
@@ -229,7 +231,7 @@ class CheckpointStore:
             atomic_io.sweep(folder)
 
     def _remove_others(self) -> None:
-        """Remove checkpoints that the store does not continue, and older ones of the same step."""
+        """Remove checkpoints of steps that are not in `_history`, and all but the newest checkpoint of each step."""
         newest = {path for step, path in folders(self.folder).items() if step in self._history}
         for path in sorted(self.folder.glob("step-*")):
             if _FOLDER.fullmatch(path.name) and path not in newest:
@@ -252,7 +254,7 @@ class CheckpointStore:
 
 
 def _newest_first(numbers: Callable[[], list[int]]) -> Iterator[int]:
-    """Yield numbers in descending order, from a new listing each time: a live run removes checkpoints."""
+    """Yield each number once, the highest first. List them anew each time: a running process may remove some."""
     tried: set[int] = set()
     while untried := [number for number in numbers() if number not in tried]:
         tried.add(untried[-1])

@@ -49,26 +49,26 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a run that are the same for every algorithm. Steps are agent decisions, over all environments."""
+    """The options of a run that do not depend on its algorithm. Steps are actions, summed over all environments."""
 
     steps: Count = 1_000_000
     """Total number of steps."""
     seed: Annotated[int, Bounds(0)] = 0
     """Seed of all random numbers. Environment i gets seed + i."""
     backend: Literal["auto", "torch", "jax"] = "auto"
-    """Framework. auto: the faster installed one; on a GPU, one that finds it."""
+    """Framework. auto: the faster installed one; with a GPU, a framework that detects the GPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of networks and updates."""
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """CPU threads. 0: JAX uses one per core, PyTorch 1 (for images one per core, up to 4)."""
+    """CPU threads. 0: JAX uses one per core; PyTorch one for vectors, and one per core (at most 4) for images."""
     num_envs: Count = 1
     """Number of environments."""
     vectorization: Literal["sync", "subprocess"] = "sync"
     """Step environments in one process, or each in its own process."""
     worker_timeout: NonNegative = 300.0
-    """With vectorization subprocess: seconds without an answer after which the run ends; 0 waits for ever."""
+    """With vectorization subprocess: seconds without an answer after which the run ends; 0 waits forever."""
     evaluate_every: CountOrZero = 5_000
     """Steps between evaluations; 0 turns them off."""
     evaluation_episodes: Count = 10
@@ -78,13 +78,13 @@ class RunOptions:
     keep: Count = 2
     """Number of newest checkpoints to keep. They share one copy of the replay buffer."""
     log_every: Count = 1_000
-    """Steps between two lines of metrics."""
+    """Steps between two lines of `metrics.jsonl`."""
     schedule_steps: CountOrZero = 0
-    """Steps after which schedules, such as a learning rate's, reach their end; 0: the run's length."""
+    """Steps after which schedules, such as learning rate decay, reach their end; 0: the length of the run."""
 
     @property
     def horizon(self) -> int:
-        """Steps over which schedules run."""
+        """Number of steps after which schedules reach their end."""
         return self.schedule_steps or self.steps
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class RunOptions:
 
 
 class Event(NamedTuple):
-    """An event at a step of the run."""
+    """A change of a run, or an inexact resume, at a step (see `History`)."""
 
     step: int
     what: str
@@ -102,18 +102,18 @@ class Event(NamedTuple):
 
 
 class History(NamedTuple):
-    """The events after a run's start, without which its options do not repeat its numbers.
+    """Events during a run that its options do not record. With such events, the options alone do not repeat the run.
 
     Attributes:
         changed: Options, files or schedules that changed at a step.
-        inexact: Steps at which it was not resumed exactly.
+        inexact: Steps at which the run was not resumed exactly, and why.
     """
 
     changed: tuple[Event, ...] = ()
     inexact: tuple[Event, ...] = ()
 
-    def going_on(self, step: int, changed: Iterable[str], inexact: Iterable[str]) -> History:
-        """Return the history of a run that is resumed at `step` with these events; later events are dropped."""
+    def after_resume(self, step: int, changed: Iterable[str], inexact: Iterable[str]) -> History:
+        """Return the history after a resume at `step`: without events after `step`, and with the given new events."""
         kept = ([event for event in events if event.step <= step] for events in self)
         new = ([Event(step, what) for what in sentences] for sentences in (changed, inexact))
         return History(*(tuple(dict.fromkeys(old + events)) for old, events in zip(kept, new, strict=True)))
@@ -128,7 +128,7 @@ class History(NamedTuple):
         content = values.get("history") or {}
         lists = {"changed": [], "inexact": []} | content if isinstance(content, dict) else content
         if fault := state_schema.problem(lists, dict.fromkeys(cls._fields, ListOf({"step": int, "what": str}))):
-            raise UsageError(f"history{fault}; it must be events (step and what) of a run. Take it out.")
+            raise UsageError(f"history{fault}; it must be events (step and what) of a run. Remove it.")
         return cls(*(tuple(Event(event["step"], event["what"]) for event in lists[name]) for name in cls._fields))
 
 
@@ -147,13 +147,13 @@ class Config:
     signature: str | None = None  # of all `references`
     checksum: str = ""  # SHA-256 of the environment's file
     origin: Origin | None = None  # of a custom algorithm
-    cluster: dict[str, Any] = field(default_factory=dict)  # the options that decide the numbers; see `cluster.options`
-    began_from: dict[str, Any] | None = None  # the run whose networks it started with; see `runs.beginning`
-    other_seeds: tuple[int, ...] = ()  # the seeds that were trained in one program with it
+    cluster: dict[str, Any] = field(default_factory=dict)  # options that affect results; see `cluster.config`
+    began_from: dict[str, Any] | None = None  # the run whose networks this run started with; see `runs.finetune`
+    other_seeds: tuple[int, ...] = ()  # further seeds that were trained in the same program
     history: History = field(default_factory=History)
 
     def save(self, path: Path) -> None:
-        """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
+        """Write `config.yaml` completely or not at all. Raises DuettoError if writing fails."""
         write_yaml(path, self.to_yaml())
 
     def to_yaml(self) -> str:
@@ -190,20 +190,23 @@ class Config:
 
     @property
     def references(self) -> list[signing.Reference]:
-        """The files, modules and folders of this machine that the config names, which need trust."""
+        """The files, modules and folders that the config names; they are used only if trusted."""
         return _references(self.to_dict(), self.origin)
 
     def signed(self) -> Config:
-        """Return a copy with this user's signature of all references."""
+        """Return a copy with this user's signature of all code and folders that the config names (`signing`)."""
         return dataclasses.replace(self, signature=signing.sign(self.references))
 
     def check_trust(self, kind: str, where: object, trusted: bool = False) -> None:
-        """Raise UsageError unless the reference of this kind may be used; see `signing.check`."""
+        """Raise UsageError unless the config's reference of this kind may be used; see `signing.check`."""
         signing.check(self.references, self.signature, where, kind, trusted)
 
     @property
     def lacks_signature(self) -> bool:
-        """Whether resuming will need `--trust`, because no key could be created."""
+        """Whether the config has references but no signature, because no signing key could be created.
+
+        Resuming the run then needs `--trust`.
+        """
         return bool(self.references) and not self.signature
 
     @classmethod
@@ -218,9 +221,9 @@ class Config:
 
         Args:
             path: The file.
-            networks: The custom networks of the run, by their options.
+            networks: The custom networks of the run, by option name.
             algorithm: The class of a custom algorithm; by default the class in the file that the run was started with.
-            trusted: Whether to run that file even if another user started the run.
+            trusted: Whether to run the algorithm's file even if another user started the run.
         """
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
@@ -243,13 +246,13 @@ class Config:
         name, origin = fields.pop("name"), fields.pop("from", None)
         origin = Origin.from_dict(origin) if origin else None
         file = environment["id"] if environment["remakeable"] else ""
-        if algorithm is None and origin:  # before the file is run
+        if algorithm is None and origin:  # before `_kind` runs the file
             signing.check(_references(values, origin), values["signature"], "it", "algorithm", trusted)
         kind, origin = _kind(name, origin, algorithm)
         _check_keys("algorithm.", fields, kind.options())
         run = RunOptions(**values["run"])
         if "auto" in (run.backend, run.device):  # a resumed run needs the original ones
-            raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Put in what the run used.")
+            raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Restore the run's values.")
         return cls(
             algorithm=kind().with_options(**_restored(fields, kind().custom_networks() | networks)),
             origin=origin,
@@ -266,7 +269,7 @@ class Config:
 
 
 def _references(values: dict[str, Any], origin: Origin | None) -> list[signing.Reference]:
-    """Return the references in the contents of a `config.yaml`."""
+    """Return the files, modules and folders that the contents of a `config.yaml` name (see `signing`)."""
     environment, start = values["environment"], values.get("from")
     algorithm = (origin.file, origin.kind) if origin and origin.file else None
     name = environment["id"] if environment["remakeable"] else ""
@@ -277,7 +280,7 @@ def _kind(name: str, origin: Origin | None, custom: type[Algorithm] | None) -> t
     """Return the algorithm's class, and its origin, which is None for Duetto's algorithms."""
     if custom is not None:
         if custom.name() != name:
-            raise UsageError(f"it is of the algorithm {name!r}, and {custom.__qualname__} is {custom.name()!r}.")
+            raise UsageError(f"its algorithm is {name!r}, but {custom.__qualname__} is {custom.name()!r}.")
         return custom, origin or Origin.of(custom)
     if origin is not None:
         return origin.load()
@@ -312,32 +315,35 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def check_format(values: dict[str, Any]) -> None:
-    """Raise UsageError if `config.yaml` has another format than this version's."""
+    """Raise UsageError if `config.yaml` has a format that this version of Duetto cannot read."""
     if (written := values.get("format", FORMAT)) != FORMAT:
         raise UsageError(f"it has format {written!r}, and this Duetto reads {FORMAT}. Install a newer Duetto.")
 
 
 def _checked(values: Any) -> dict[str, Any]:
-    """Return the values with defaults. Raise UsageError for a wrong key or type, those of the algorithm excepted."""
+    """Return the values with defaults. Raises UsageError for a wrong key or type, except in `algorithm`."""
     _check_keys("", values, _FORM | _DEFAULTS)
     check_format(values)
     values = _DEFAULTS | values
     if fault := state_schema.problem(values, _FORM):
-        raise UsageError(f"{fault.lstrip('/ ').replace('/', '.')}. Correct it, or put back what was there.")
+        raise UsageError(f"{fault.lstrip('/ ').replace('/', '.')}. Correct it, or restore the original value.")
     _check_keys("environment.", values["environment"], ("id", "options", "remakeable", "sha256"))
     _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
     if strange := [key for key in values["environment"]["options"] if not isinstance(key, str)]:
-        raise UsageError(f"environment.options has {strange[0]!r}, which is no name of an option. Take it out.")
+        raise UsageError(f"environment.options has {strange[0]!r}, which cannot be the name of an option. Remove it.")
     return values
 
 
 def _check_keys(where: str, values: Any, known: Iterable[str]) -> None:
-    """Raise UsageError for an unknown key: the mistake would go unnoticed. Keys that are left out have defaults."""
+    """Raise UsageError for an unknown key, such as a misspelled one, which would have no effect."""
     if not isinstance(values, dict):
-        raise TypeError(f"{values!r} where keys should be")
+        raise TypeError(f"{values!r} instead of a mapping")
     for key in values:
         if key not in known:
-            raise UsageError(f"nothing is called {where}{key}.{did_you_mean(key, known)} Correct it, or take it out.")
+            raise UsageError(
+                f"the key {where}{key} is unknown.{did_you_mean(key, known)} Correct it, or remove it. "
+                "If another version of Duetto wrote the file, use the command that the file contains."
+            )
 
 
 def circumstances() -> dict[str, str]:
@@ -357,27 +363,28 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _version(package: str) -> str:
-    """Return the version of a package, or "" if it is not installed. Cached, since that takes 10 ms."""
+    """Return the version of a package, or "" if it is not installed. Cached, because a look-up takes 10 ms."""
     with suppress(PackageNotFoundError):
         return version(package)
     return ""
 
 
 def note_inexact(path: Path, step: int, what: str) -> None:
-    """Add an event after which the numbers are inexact to the history in `config.yaml`, if that file exists.
+    """Record in `config.yaml`, if it exists, that the run cannot be repeated exactly from `step` on.
 
-    Raises DuettoError if the disk refuses.
+    `what` says why. Raises DuettoError if writing fails.
     """
     if path.is_file():
         values = read_yaml(path)
-        history = History.of(values).going_on(step, (), (what,))
+        history = History.of(values).after_resume(step, (), (what,))
         write_yaml(path, to_yaml(values | {"history": history.to_dict()}))
 
 
 def networks_source(values: dict[str, Any]) -> str:
-    """Return where a run's first networks come from: "scratch", or "runs/td3-Pendulum-v1-s0 (last, step 300)".
+    """Return the source of a run's initial networks: "scratch", or a run and its checkpoint.
 
-    `values` are those of a `config.yaml`. Raises KeyError, TypeError or AttributeError if its `from` is malformed.
+    An example is "runs/td3-Pendulum-v1-s0 (last, step 300)". `values` is the content of a `config.yaml`. Raises
+    KeyError, TypeError or AttributeError if its `from` is malformed.
     """
     start = values.get("from")
     return f"{near(Path(start['run']))} ({start['checkpoint']}, step {start['step']})" if start else "scratch"
@@ -402,11 +409,11 @@ def _plain(options: Any) -> dict[str, Any]:
 
 
 def _restored(fields: dict[str, Any], networks: dict[str, CustomNetwork]) -> dict[str, Any]:
-    """Return an algorithm's options with the networks that were passed in Python."""
+    """Return an algorithm's options, with each custom network replaced by the one that was passed in Python."""
     restored = dict(fields)
     for name, value in fields.items():
         if isinstance(value, dict) and "custom" in value:
-            if name not in networks:  # importing the class by its recorded name would run a stranger's choice of code
+            if name not in networks:  # importing the class by its recorded name would run code that a stranger chose
                 raise UsageError(
                     f"the run has a custom network, {value['custom']}. Pass it in Python: "
                     f"networks={{{name!r}: CustomNetwork(...)}}."

@@ -1,7 +1,7 @@
-"""Logs that only grow: lines that survive kill -9, and can be cut back to where a checkpoint was made.
+"""Logs to which lines are appended. They survive kill -9, and a resume removes the lines after its checkpoint.
 
-A line counts once it has its newline. Half a line of a killed process is skipped by readers, and dropped by the next
-writer. A checkpoint records the number of lines, and a resume drops the later ones.
+A line is complete when it ends in a newline. Readers skip an incomplete last line, which a killed process left, and the
+next writer deletes it. A checkpoint records the number of lines; a resume deletes later lines.
 """
 
 import json
@@ -18,7 +18,7 @@ import numpy as np
 from duetto.errors import DuettoError, to_resume
 from duetto.storage import safe_open
 
-LARGEST = 2**30  # bytes of a log that is read
+LARGEST = 2**30  # max bytes of a log that can be read
 
 _UNREADABLE = (ValueError, OverflowError, TypeError, AttributeError, RecursionError)
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -28,11 +28,11 @@ class Scan(NamedTuple):
     """The rows of a log that can be read, and the lines that cannot."""
 
     rows: list[dict[str, Any]]
-    damaged: list[int]  # the numbers of whole lines that cannot be read, from 1
+    damaged: list[int]  # the numbers, from 1, of complete lines that cannot be read
 
 
 class _Log(ABC):
-    """A file of whole lines, appended one by one. `_append` returns once the operating system has the line."""
+    """A file of lines. `_append` returns once the operating system has the line."""
 
     def __init__(self, path: Path, header: bytes = b"") -> None:
         self.path: Path = path
@@ -55,7 +55,7 @@ class _Log(ABC):
         return self._lines
 
     def cut_back(self, lines: int) -> list[str]:
-        """Drop everything but the first lines; return a sentence if there are fewer. A table keeps its header."""
+        """Keep only the first `lines` lines, at least the header. If the log has fewer, return a warning in a list."""
         self._file.seek(0)
         kept = self._file.read().split(b"\n")[:-1][:lines]
         self._file.truncate(sum(len(line) + 1 for line in kept))
@@ -74,7 +74,7 @@ class _Log(ABC):
             if self._file.write(line) != len(line):
                 raise OSError(None, "the disk is full")
         except OSError as error:
-            with suppress(OSError):  # the disk may be gone; half a line is skipped
+            with suppress(OSError):  # the disk may be gone; readers skip an incomplete line
                 self._file.truncate(size)
             raise DuettoError(
                 f"{self.path} cannot be written: {error.strerror}. Fix that, then resume: {to_resume(self.path.parent)}"
@@ -83,7 +83,7 @@ class _Log(ABC):
 
     @classmethod
     def read(cls, path: Path) -> list[dict[str, Any]]:
-        """Return the rows. Raises DuettoError with the line's number if one is damaged."""
+        """Return the rows. Raises DuettoError with the number of the first damaged line."""
         scan = cls.scan(path)
         if scan.damaged:
             raise DuettoError(f"Line {scan.damaged[0]} of {path} is damaged. Remove that line to read the others.")
@@ -107,13 +107,13 @@ class _Log(ABC):
     @staticmethod
     @abstractmethod
     def _parse(line: bytes, first: bytes) -> dict[str, Any] | None:
-        """Return the row of a line of a log whose first line is `first`, or None for a header."""
+        """Return the row of a line, or None for a header. `first` is the log's first line."""
 
 
 class JsonLines(_Log):
     """A log with one JSON object of names and numbers per line.
 
-    Floats come back exactly; NaN and the infinities are written as "nan", "inf" and "-inf".
+    Floats are read back exactly; NaN and the infinities are written as "nan", "inf" and "-inf".
     """
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -130,7 +130,7 @@ class JsonLines(_Log):
 
 
 class Csv(_Log):
-    """A log that is a CSV table of numbers with a header. Floats come back exactly; None is an empty cell."""
+    """A CSV table of numbers with a header. Floats are read back exactly; None is an empty cell."""
 
     def __init__(self, path: Path, fields: Sequence[str]) -> None:
         self.fields: tuple[str, ...] = tuple(fields)

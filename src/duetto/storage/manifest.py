@@ -1,10 +1,10 @@
-"""The files of a checkpoint, and its manifest with the checksums that prove them undamaged.
+"""The files of a checkpoint, and its manifest, which lists them with checksums.
 
     step-000000012000/       state.json, state.safetensors, manifest.json
     memory/                  segment-000000000001.safetensors, ...
 
-`manifest.json` is `{"content": {...}, "sha256": checksum of the content}`, written last. Checksums detect any changed
-byte in it or in a listed file.
+`manifest.json` is `{"content": {...}, "sha256": checksum of the content}`, written last. The checksums
+detect every changed byte, in the manifest and in the files that it lists.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ Segment = dict[str, np.ndarray]
 FILE: dict[str, Any] = {"name": str, "size": int, "sha256": str}
 _SEGMENT = {"file": FILE, "start": ListOf(int), "count": ListOf(int)}
 _FORM = {"step": int, "files": ListOf(FILE), "segments": ListOf(_SEGMENT)}
-_LARGEST = 2**27  # bytes; a hundred segments of a hundred environments take a tenth of a million
+_LARGEST = 2**27  # max bytes of a manifest; with 100 segments of 100 environments it has 100 kB
 
 
 class DamagedError(CheckpointError):
-    """Part of a checkpoint is missing, cut off or changed; an older one may be whole."""
+    """A file of a checkpoint is missing, truncated or changed; an older checkpoint may be intact."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class FileRecord:
 
     @classmethod
     def of(cls, name: str, data: bytes) -> "FileRecord":
-        """Describe a file of this content."""
+        """Return the record of a file with this content."""
         return cls(name, len(data), _sha256(data))
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a name that no file of a checkpoint has, such as ../../file."""
+        """Raise ValueError for a name that no checkpoint file can have, such as ../../file."""
         if not atomic_io.CHECKPOINT_FILE.fullmatch(self.name):
             raise ValueError(f"{self.name!r} is no file of a checkpoint")
 
@@ -74,11 +74,11 @@ class SegmentRecord:
 
     @property
     def end(self) -> np.ndarray:
-        """(num_envs,), start + count."""
+        """For each environment, the number of the first row after the segment: start + count, (num_envs,)."""
         return np.add(self.start, self.count)
 
     def is_needed(self, oldest: np.ndarray) -> bool:
-        """Return whether it holds a row that is not older than `oldest`, (num_envs,), in any environment."""
+        """Return whether the segment has a row numbered `oldest[i]` or higher of any environment i."""
         return bool(np.any((np.array(self.count) > 0) & (self.end > oldest)))
 
     def read(self, folder: Path) -> Segment:
@@ -96,14 +96,14 @@ class Manifest:
 
     @classmethod
     def of(cls, step: int, files: Mapping[str, bytes], segments: Sequence[SegmentRecord] = ()) -> "Manifest":
-        """Describe a checkpoint of these file contents."""
+        """Return the manifest of a checkpoint with these file contents."""
         return cls(step, [FileRecord.of(name, data) for name, data in files.items()], list(segments))
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """Read a checkpoint's manifest.
 
-        Raises DamagedError if a byte was changed, CheckpointError if it is of another format.
+        Raises DamagedError if a byte was changed, CheckpointError if it has another format.
         """
         path = folder / MANIFEST
         content = read_sealed(path)
@@ -136,7 +136,7 @@ def write_folder(target: Path, files: Mapping[str, bytes], manifest: Manifest) -
 
 
 def read_folder(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
-    """Read a checkpoint and verify every file. Raises as `Manifest.read`."""
+    """Read a checkpoint and verify every file. Raises the same errors as `Manifest.read`."""
     manifest = Manifest.read(folder)
     return manifest, {record.name: record.read(folder) for record in manifest.files}
 
@@ -148,7 +148,7 @@ def segment_name(taken: Iterable[str]) -> str:
 
 
 def file_record(record: dict[str, Any]) -> FileRecord:
-    """Return the record of a file in a manifest. Raises ValueError for a name that no file of a checkpoint has."""
+    """Return the record of a file in a manifest. Raises ValueError for a name that no checkpoint file can have."""
     return FileRecord(record["name"], record["size"], record["sha256"])
 
 
@@ -161,7 +161,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """Return the content of a file. Raises DamagedError if that fails or it has more than `most` bytes."""
+    """Return the content of a file. Raises DamagedError if it cannot be read or has more than `most` bytes."""
     try:
         return safe_open.read_file(path, most)
     except FileNotFoundError:
@@ -171,12 +171,12 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def seal(content: dict[str, Any]) -> bytes:
-    """Return the bytes of a manifest of this content."""
+    """Return the bytes of a manifest with this content."""
     return _canonical({"content": content, "sha256": _sha256(_canonical(content))})
 
 
 def unseal(data: bytes) -> dict[str, Any]:
-    """Undo `seal`. Raises ValueError, KeyError, TypeError or RecursionError unless every byte is what was written."""
+    """Undo `seal`. Raises ValueError, KeyError, TypeError or RecursionError if a byte was changed."""
     content = json.loads(data)["content"]
     if not isinstance(content, dict) or seal(content) != data:
         raise ValueError("the checksum is wrong")

@@ -1,13 +1,15 @@
-"""What decides a run's numbers, whether a folder has the same run, and the command that repeats it.
+"""Compare configurations and runs, and write the command that repeats a run.
 
-Checkpoints keep the options that decide the numbers, so that a changed `config.yaml` is noticed: all hyper-parameters,
-the environment's options, and those of `RunOptions` that are not in FREE.
+Runs are compared by the options that affect their numbers: all hyper-parameters, the environment's options, and the
+fields of `RunOptions` that a resume cannot change (not in FREE). Each checkpoint stores these options, so that a
+resume notices a changed `config.yaml`.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,9 @@ import yaml
 from duetto.errors import CheckpointError, UsageError, few
 from duetto.storage import user_code
 from duetto.storage.config import RECORDED, Config, History, networks_source, versions
-from duetto.storage.dict_diff import SHOWN, Diff, dict_diff, flat, sentence, text
 from duetto.storage.safe_yaml import read_yaml
 
-FREE = {
+FREE = {  # the fields of `RunOptions` that `deciding` leaves out
     "steps",  # a run may always continue for longer; `resume` warns if that stretches schedules
     "schedule_steps",
     "evaluate_every",  # evaluations have separate environments and random numbers
@@ -31,15 +32,18 @@ FREE = {
     "vectorization",  # the same environments, in one process or several
     "worker_timeout",
 }
-# An environment's saved state would bring the old values of these back.
+# Options that an environment's saved state would reset to their old values.
 ENVIRONMENT = {"environment.sha256", "environment.options"}
-# `demonstrations` is only a path; the memory has a checksum of their content.
+# `demonstrations` is only a path; the replay buffer's state has a checksum of their content.
 _NOT_DECIDING = {"algorithm.name", "algorithm.from", "algorithm.demonstrations"} | {f"run.{name}" for name in FREE}
 _IDLE = {"torch": {"jax", "equinox", "optax"}, "jax": {"torch"}}  # packages that a backend does not use
+SHOWN = 5  # max differences or events in a sentence
+
+Diff = dict[str, tuple[str, str]]  # the old and the new text of each key that differs
 
 
 def deciding(config: Config) -> dict[str, str]:
-    """Return the options that decide the numbers, as JSON by dotted key, such as `algorithm.discount`."""
+    """Return the options that affect results, as JSON texts by dotted key, such as `algorithm.discount`."""
     values = config.to_dict() | {"cluster": config.cluster}
     parts = ("algorithm", "run", "cluster")
     options = {f"{part}.{name}": value for part in parts for name, value in values[part].items()}
@@ -48,11 +52,11 @@ def deciding(config: Config) -> dict[str, str]:
         options["algorithm.from.sha256"] = config.origin.checksum
     if config.checksum:
         options["environment.sha256"] = config.checksum
-    return {key: text(value) for key, value in options.items() if key not in _NOT_DECIDING}
+    return {key: json_text(value) for key, value in options.items() if key not in _NOT_DECIDING}
 
 
 def changes(now: Mapping[str, str], saved: Mapping[str, str]) -> Diff:
-    """Return the entries of `now` that a checkpoint has with another text."""
+    """Return the options whose values in `now` differ from those in `saved`, which is from a checkpoint."""
     return dict_diff({key: saved.get(key, now[key]) for key in now}, now)
 
 
@@ -73,15 +77,15 @@ def check_same_run(folder: Path, config: Config) -> None:
     """
     if changed := changed_since(folder / "config.yaml", config.to_dict(), _flat):
         raise HinderedError(
-            f"{folder} was started otherwise: {changed}. Give the same options to continue, and put back what was "
-            "edited; or choose another --output."
+            f"{folder} was started with other options or files: {changed}. To continue it, give the same options and "
+            "restore edited files; or choose another --output."
         )
 
 
 def changed_since(path: Path, now: dict[str, Any], flat: Callable[[dict[str, Any]], dict[str, str]]) -> str:
-    """Return a sentence on what differs between a YAML file and `now`, made `flat`, except in threads; or "".
+    """Return the differences between a YAML file and `now` as text; "" if there are none.
 
-    Raises CheckpointError if the file cannot be read.
+    `flat` flattens both to texts. `run.threads` is ignored. Raises CheckpointError if the file cannot be read.
     """
     try:
         before = flat(read_yaml(path))
@@ -91,19 +95,47 @@ def changed_since(path: Path, now: dict[str, Any], flat: Callable[[dict[str, Any
 
 
 def _flat(values: dict[str, Any]) -> dict[str, str]:
-    """Return what a `config.yaml` says of the run and its code, as a flat dict of texts."""
+    """Return the parts of a `config.yaml` that define the run and its code, as flat texts."""
     algorithm = values["algorithm"] | {"from": user_code.algorithm_source(values["algorithm"])}
     environment = {key: values["environment"].get(key) for key in ("id", "options", "sha256")}
     parts = {"algorithm": algorithm, "environment": environment, "run": values["run"]}
     return flat(parts | {"from": networks_source(values)})
 
 
-# ---------------------------------------------------------------------------------------------------- repeat a run
-# The contents of `config.yaml` may be a stranger's.
-def repeat_command(values: Mapping[str, Any], config: str) -> str:
-    """Return the command that repeats the run of the `config.yaml` with contents `values` and path `config`.
+# ---------------------------------------------------------------------------------------------------- differences
+def flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Flatten nested dicts to dotted keys with JSON texts: `{"run": {"seed": 1}}` becomes `{"run.seed": "1"}`."""
+    texts: dict[str, str] = {}
+    for key, value in values.items():
+        texts |= (
+            flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": json_text(value)}
+        )
+    return texts
 
-    It is "" if the networks are Python classes.
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON with sorted keys, so that equal values give equal texts."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+
+
+def dict_diff(before: Mapping[str, str], now: Mapping[str, str], ignore: Collection[str] = ()) -> Diff:
+    """Return the old and the new text of every key that differs; a missing key's text is "null"."""
+    keys = [key for key in dict.fromkeys([*before, *now]) if key not in ignore]
+    pairs = {key: (str(before.get(key, "null")), str(now.get(key, "null"))) for key in keys}
+    return {key: (old, new) for key, (old, new) in pairs.items() if old != new}
+
+
+def sentence(diff: Diff) -> str:
+    """Return the differences as text: `run.steps was 100, is now 200; ...`."""
+    return few([f"{key} was {old}, is now {new}" for key, (old, new) in diff.items()], SHOWN, "; ")
+
+
+# ---------------------------------------------------------------------------------------------------- repeat a run
+# `values` may come from a stranger's folder.
+def repeat_command(values: Mapping[str, Any], config: str) -> str:
+    """Return the command that repeats the run of a `config.yaml`, from its content and its path.
+
+    Return "" if a network is a Python class, which no command can name.
     """
     if _networks(values):
         return ""
@@ -116,7 +148,10 @@ def repeat_command(values: Mapping[str, Any], config: str) -> str:
 
 
 def needed(values: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on each thing that `config.yaml` names but does not contain; of a path the last name."""
+    """Return a sentence for each thing that is needed to repeat a run and that its `config.yaml` only names.
+
+    A path is shortened to its last part.
+    """
     origin, start = values["algorithm"].get("from") or {}, values.get("from") or {}
     environment, by_object = values["environment"]["id"], values["environment"].get("remakeable") is False
     demonstrations, seeds = values["algorithm"].get("demonstrations"), _seeds(values)
@@ -127,20 +162,20 @@ def needed(values: Mapping[str, Any]) -> list[str]:
         f"Environment: {user_code.short(environment)}.": ":" in environment and not by_object,
         f"First networks: step {start.get('step')} of the run {_name(start.get('run'))}; give it with --from RUN "
         f"--from-checkpoint {start.get('step')}.": start,
-        f"Seeds: {seeds} were trained in one program. --seeds {seeds} repeats its numbers exactly, --seed up to "
-        "rounding.": seeds,
-        "Cluster: it ran on Ray actors, which decide its numbers.": values.get("cluster"),
+        f"Seeds: {seeds} were trained in one program. --seeds {seeds} repeats its numbers exactly; --seed "
+        "repeats them up to rounding.": seeds,
+        "Cluster: it ran on Ray actors, which affect its numbers.": values.get("cluster"),
         f"Demonstrations: {_name(demonstrations)}; give them with --demonstrations.": demonstrations,
     }
     return [sentence for sentence, is_needed in sentences.items() if is_needed]
 
 
 def of_its_history(values: Mapping[str, Any]) -> list[str]:
-    """Return sentences on changes during the run, which its options alone do not repeat."""
+    """Return sentences on the events in the run's `History`. The options alone do not repeat these events."""
     changed, inexact = (few(events, SHOWN, "; ") for events in History.of(values))
     sentences = {
         f"Changed during the run: {changed}. config.yaml has the new values; to repeat the run, train with the old "
-        "ones until there and resume with the new ones.": changed,
+        "values until that step, then resume with the new ones.": changed,
         f"Not repeatable exactly: {inexact}": inexact,
     }
     return [sentence for sentence, happened in sentences.items() if happened]
@@ -151,7 +186,7 @@ def _networks(values: Mapping[str, Any]) -> list[str]:
 
 
 def _seeds(values: Mapping[str, Any]) -> str:
-    """Return the seeds that were trained together, as --seeds takes them; "" for a run alone."""
+    """Return the seeds that were trained together, in the form of --seeds; "" for a single run."""
     others, seed = values.get("other_seeds"), values["run"].get("seed")
     numbers = [number for number in others if type(number) is int] if isinstance(others, list) else []
     return ",".join(map(str, sorted({*numbers, seed}))) if numbers and type(seed) is int else ""

@@ -16,7 +16,7 @@ from duetto.storage import safe_open
 if sys.platform == "win32":
     import msvcrt
 
-    _BEYOND_THE_TEXT = 1 << 20  # a locked byte cannot be read, and the holder's name must stay readable
+    _BEYOND_THE_TEXT = 1 << 20  # lock a byte after the text: a locked byte cannot be read
 
     def _try_lock(descriptor: int) -> None:
         os.lseek(descriptor, _BEYOND_THE_TEXT, os.SEEK_SET)
@@ -31,8 +31,9 @@ else:
 
 
 LOCK = ".lock"
-BEFORE = "before"  # name of folders in a run's folder with files as they were before the run changed them
-_FIRST = (".tmp-config.yaml", "metrics.jsonl", "evaluations.csv", "config.yaml", LOCK)  # in the order of deletion
+BEFORE = "before"  # name of subfolders with copies of files from before the run changed them
+# The files of a run at its start, in the order of deletion.
+_FIRST = (".tmp-config.yaml", "metrics.jsonl", "evaluations.csv", "config.yaml", LOCK)
 _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
 
@@ -52,12 +53,12 @@ def free_folder(parent: Path, name: str) -> Path:
 
 
 def foreign(folder: Path) -> list[str]:
-    """Return the names in a folder that a run which was killed at its start does not leave."""
+    """Return the names in a folder, without the files that a run leaves if it is killed at its start."""
     return sorted({child.name for child in folder.glob("*")} - {_FIRST[0], LOCK})
 
 
 def clear(folder: Path) -> None:
-    """Delete the files of a run that did not start, and its folder if it is empty then."""
+    """Delete the files of a run that did not start, and its folder if it is empty afterwards."""
     for name in _FIRST:
         with suppress(OSError):
             (folder / name).unlink()
@@ -70,7 +71,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """Hold a lock on `<folder>/.lock`. The operating system releases it when the process ends.
 
     Raises:
-        RunInUseError: A running process holds it.
+        RunInUseError: A running process holds the lock.
         DuettoError: The folder cannot be locked.
     """
     try:
@@ -82,7 +83,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
             _try_lock(descriptor)
         except OSError as error:
             raise _not_locked(folder, descriptor, error) from error
-        with suppress(OSError):  # a full disk: the text is only for the error of other processes
+        with suppress(OSError):  # on a full disk; the text is only used in the error of other processes
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         try:
@@ -98,7 +99,7 @@ def _not_locked(folder: Path, descriptor: int, error: OSError) -> DuettoError:
     if error.errno not in _HELD_ELSEWHERE:
         return DuettoError(f"{folder} cannot be locked: {error.strerror}. Put runs on a local disk.")
     holder = os.read(descriptor, 300).decode(errors="replace").split()
-    pid, host = holder if len(holder) == 2 else ("PID", "this machine")  # it has not written its name yet
+    pid, host = holder if len(holder) == 2 else ("PID", "this machine")  # the holder has not written its id yet
     return RunInUseError(
         f"{folder} is in use by process {pid} on {host}. Wait until it ends, or stop it there with `kill {pid}`, then "
         "try again."

@@ -1,4 +1,4 @@
-"""Open files of a run's folder without following links, and only plain files.
+"""Open files of a run's folder, but no links, pipes or other special files.
 
 A folder from elsewhere may contain links to files of the user, which must not be changed, and pipes, which block when
 they are read. The folder itself may be a link, for example to another disk.
@@ -20,8 +20,8 @@ _WINDOWS_LINKS = (0xA000000C, 0xA0000003)  # reparse tags of symbolic links and 
 def open_file(path: Path, flags: int) -> int:
     """Open a file of a run's folder and return its descriptor. The caller has checked its parent folders.
 
-    Raises DuettoError for a link, for another kind of file, and for a hard link that would be written; OSError as
-    `os.open`.
+    Raises DuettoError if the path is not a plain file, or if a hard link is opened for writing. Raises OSError in the
+    same cases as `os.open`.
     """
     _refuse_link(path)
     descriptor = os.open(path, flags | _ITSELF, 0o666)
@@ -35,7 +35,7 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """Return the content of a file of a run's folder. Raises as `open_file`, and DuettoError beyond `most` bytes."""
+    """Return a file's content. Raises DuettoError for more than `most` bytes, and the errors of `open_file`."""
     with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -59,4 +59,4 @@ def _refuse_link(path: Path) -> None:
     except OSError:  # missing, or opening it will raise
         return
     if stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) in _WINDOWS_LINKS:
-        raise DuettoError(f"{path} is a link. Put what it leads to in its place, or link the whole folder.")
+        raise DuettoError(f"{path} is a link. Replace it with the file or folder it points to, or link the whole run.")

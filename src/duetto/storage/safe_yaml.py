@@ -1,4 +1,7 @@
-"""YAML 1.2 of a run's folder: small, without aliases (a few lines can expand to gigabytes), safe to load."""
+"""Read and write the YAML 1.2 files of a run's folder safely.
+
+Large files and aliases are refused: with aliases, a few lines can expand to gigabytes.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from duetto.errors import DuettoError
 from duetto.storage import atomic_io, safe_open
 
 LARGEST = 2**20  # bytes
-DEEPEST = 50  # lists within lists
-_SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, if it is there: 3 times as fast
+DEEPEST = 50  # levels of nested lists and mappings
+_SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's loader, if installed, is 3 times as fast
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TAG = "tag:yaml.org,2002:"
-# YAML 1.2's core schema (10.3.2), and 1.1's <<. PyYAML reads 1.1, which takes on for true and 1_000 for 1000.
+# YAML 1.2's core schema (10.3.2), and << of YAML 1.1. PyYAML follows 1.1, which reads `on` as true, `1_000` as 1000.
 _SCHEMA = {
     "null": "~|null|Null|NULL|",
     "bool": "true|True|TRUE|false|False|FALSE",
@@ -27,22 +30,22 @@ _SCHEMA = {
 
 
 class _Loader(_SAFE):
-    yaml_implicit_resolvers: Any = {}  # noqa: RUF012 - PyYAML's own attribute, without those of 1.1
+    yaml_implicit_resolvers: Any = {}  # noqa: RUF012 - PyYAML's attribute, without YAML 1.1 resolvers
 
     def flatten_mapping(self, node: Any) -> None:
-        """Raise YAMLError if a mapping has a key twice, which YAML forbids; PyYAML takes the last one."""
+        """Raise YAMLError if a mapping has a key twice, which YAML forbids; PyYAML uses the last one."""
         if hasattr(node, "is_flat"):  # an alias leads here again
             return
         node.is_flat, keys = True, set[tuple[str, str]]()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if (key.tag, key.value) in keys:
-                    raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1} repeats the key {key.value}: remove one")
                 keys.add((key.tag, key.value))
         super().flatten_mapping(node)
 
 
-class _Dumper(_DUMPER):  # has the resolvers of 1.1 as well: a text that either takes for something else is quoted
+class _Dumper(_DUMPER):  # quotes each text that YAML 1.1 or 1.2 would read as another type
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
@@ -58,7 +61,7 @@ for _name, _pattern in _SCHEMA.items():
 
 
 def read_yaml(path: Path) -> Any:
-    """Read a YAML file. Raises OSError, YAMLError or ValueError if it is malformed; DuettoError as `read_file`."""
+    """Read a YAML file. Raises YAMLError or ValueError if it is malformed, and the errors of `read_file`."""
     text = safe_open.read_file(path, LARGEST).decode()
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
@@ -76,7 +79,7 @@ def parse(text: str) -> Any:
 
 
 def to_yaml(values: Any) -> str:
-    """Return the YAML text of values. Raises YAMLError for values that it cannot hold."""
+    """Return the YAML text of values. Raises YAMLError for values that YAML cannot hold."""
     try:
         return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     except RecursionError as error:
@@ -84,7 +87,7 @@ def to_yaml(values: Any) -> str:
 
 
 def write_yaml(path: Path, text: str) -> None:
-    """Write a YAML text, whole or not at all. Raises DuettoError if the disk refuses."""
+    """Write a YAML text completely or not at all. Raises DuettoError if writing fails."""
     try:
         atomic_io.publish_file(path, text.encode())
     except OSError as error:

@@ -1,14 +1,15 @@
 """Signatures of the code and data that a folder names, so that a stranger's folder runs no code.
 
-Gymnasium imports a module for an id such as "package:Id-v0", an option may name a module ("env_id: package:Id-v0"),
-`FILE.py:CLASS` is executed, and a run may start from the networks of another folder. Duetto signs these references when
-it writes a folder: one HMAC-SHA256 over their sorted list, with 32 random bytes that only this user has. A folder with
-a valid signature was written by this user. A folder without references needs no key.
+A folder may refer to code and data: Gymnasium imports a module for an id such as "package:Id-v0", an option may name a
+module ("env_id: package:Id-v0"), `FILE.py:CLASS` is executed, and a run may start from the networks of another folder.
+When Duetto writes a folder, it signs the sorted list of these references with HMAC-SHA256. The key is 32 random bytes
+that only this user has, so a valid signature shows that this user wrote the folder. A folder without references needs
+no signature.
 
 The signature covers a file's path and class, not its content: an edited file needs `--accept-changes`, not `--trust`.
 
-Duetto makes the key at its first use: `DUETTO_KEY_FILE` or `$XDG_CONFIG_HOME/duetto/key`. Machines that share runs
-share it.
+Duetto makes the key at its first use, in the file `$DUETTO_KEY_FILE` or `$XDG_CONFIG_HOME/duetto/key`. Machines that
+share runs must share the key.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from duetto.storage import user_code
 
 KEY_FILE = "DUETTO_KEY_FILE"
 _KEY_BYTES = 32
-Reference = tuple[str, str, str]  # its kind, its name, and options or a class
+Reference = tuple[str, str, str]  # kind (environment, algorithm or from), name, and options or a class
 
 
 def needs_trust(environment: str, options: Mapping[str, Any]) -> bool:
@@ -50,7 +51,7 @@ def references(
         environment: The id; "" for an environment that was passed as an object.
         options: The environment's options.
         algorithm: The file and the class of an algorithm from a file.
-        folder: The folder of the run that this one starts from.
+        folder: The folder of the run whose networks this run starts with.
     """
     listed: list[Reference] = []
     if needs_trust(environment, options):
@@ -71,7 +72,7 @@ def sign(listed: Sequence[Reference]) -> str | None:
 
 
 def is_ours(listed: Sequence[Reference], signature: object) -> bool:
-    """Return whether there are no references, or the signature of all of them is this user's."""
+    """Return whether `signature` is this user's signature of all references, or there are no references."""
     if not listed:
         return True
     with suppress(OSError):
@@ -81,7 +82,7 @@ def is_ours(listed: Sequence[Reference], signature: object) -> bool:
 
 
 def check(listed: Sequence[Reference], signature: object, where: object, kind: str, trust: bool = False) -> None:
-    """Raise UsageError unless the reference of this kind may be run or read. Call it before it is used.
+    """Raise UsageError unless the folder's reference of this kind may be used.
 
     Args:
         listed: All references of the folder.
@@ -116,7 +117,7 @@ def _signed(key: bytes, listed: Sequence[Reference]) -> str:
 
 
 def _key(make: bool) -> bytes:
-    """Return this user's key, and with `make` create it if it is missing. Raises OSError."""
+    """Return this user's key. If `make` is True, create a missing key. Raises OSError."""
     try:
         path = key_path()
     except RuntimeError as error:  # no home folder
@@ -124,19 +125,19 @@ def _key(make: bool) -> bytes:
     if make and not path.exists():
         _make_key(path)
     key = path.read_bytes()
-    if len(key) < _KEY_BYTES:  # anyone could sign with no key
+    if len(key) < _KEY_BYTES:  # anyone could sign with an empty key
         raise OSError(f"{path} holds no key")
     return key
 
 
 def _make_key(path: Path) -> None:
-    """Write a new key; if several processes do so, the first key counts."""
+    """Write a new key; if several processes do so, the first key is kept."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # readable by this user alone
+    with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # only this user can read it
         file.write(secrets.token_bytes(_KEY_BYTES))
         file.flush()
         with suppress(FileExistsError):
-            os.link(file.name, path)  # whole or not at all, and never over an existing key
+            os.link(file.name, path)  # atomic, and never replaces an existing key
 
 
 def _texts(value: object) -> list[str]:

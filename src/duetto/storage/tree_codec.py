@@ -1,10 +1,10 @@
-"""Trees of arrays and JSON values as the bytes of files: structure as JSON, arrays as safetensors, never pickle.
+"""Encode trees of arrays and JSON values: the structure as JSON, arrays as safetensors. Nothing is pickled.
 
 A *state* is a nested dict with str keys. Its leaves are NumPy arrays or JSON values: None, bool, int, float, str and
-lists of those. A loaded state equals the saved one, bit for bit and type for type.
+lists of these. A loaded state equals the saved one in every bit and type.
 
-In the JSON file `{"$array": name}` is an array of the safetensors file. Keys of the state that start with "$"
-get a second one. NaN and infinities are written as Python's json module does: NaN, Infinity, -Infinity.
+In the JSON file, `{"$array": name}` refers to an array in the safetensors file. A key of the state that starts with
+"$" is written with a second "$". NaN and infinities are written as Python's json module does: NaN, Infinity, -Infinity.
 """
 
 import json
@@ -24,14 +24,14 @@ _DTYPES = {np.dtype(code) for code in ("?", "u1", "u2", "u4", "u8", "i1", "i2", 
 
 
 def encode_tree(name: str, state: State) -> dict[str, bytes]:
-    """Return the contents of a state's files, by file name. Raises TypeError for other leaves."""
+    """Return the contents of a state's files, by file name. Raises TypeError for an invalid leaf."""
     arrays: dict[str, np.ndarray] = {}
     files = {f"{name}.json": json.dumps(_encode(state, "", arrays), separators=(",", ":")).encode()}
     return files | ({f"{name}.safetensors": encode_arrays(arrays)} if arrays else {})
 
 
 def decode_tree(name: str, files: Mapping[str, bytes]) -> State:
-    """Undo `encode_tree`. Raises CheckpointError if the files hold no state."""
+    """Undo `encode_tree`. Raises CheckpointError if the files are malformed."""
     if f"{name}.json" not in files:
         raise CheckpointError(f"{name}.json is missing.")
     data = files.get(f"{name}.safetensors")
@@ -46,9 +46,9 @@ def decode_tree(name: str, files: Mapping[str, bytes]) -> State:
 
 
 def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return the contents of a safetensors file of named arrays. Raises TypeError for arrays that it cannot hold."""
+    """Return the contents of a safetensors file of named arrays. Raises TypeError for an unsupported dtype or class."""
     for name, array in arrays.items():
-        # A subclass carries more than its numbers: a mask, a file, a unit.
+        # A subclass would lose its extra data, such as a mask or a unit.
         if type(array) is not np.ndarray or array.dtype not in _DTYPES:
             raise TypeError(f"{name}: {type(array).__name__} {getattr(array, 'dtype', '')} cannot be saved.")
     # safetensors >= 0.6 reads the memory behind an array and ignores its strides
@@ -90,7 +90,7 @@ def _encode_value(value: Any, path: str) -> object:
 
 
 def _decode(node: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Replace each `$array` by its array, which leaves `arrays`."""
+    """Replace each `$array` by its array, which is removed from `arrays`."""
     if not isinstance(node, dict):
         return node
     if node.keys() == {"$array"}:

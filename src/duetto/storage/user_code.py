@@ -1,7 +1,7 @@
-"""Python files of the user, `FILE.py:CLASS`: parse such a name, run the file, and describe an algorithm's origin.
+"""Load classes from the user's Python files. A class is given as `FILE.py:CLASS`.
 
 `storage.signing` decides whether a file may be run. The SHA-256 of the file, in `config.yaml` and in each checkpoint,
-shows whether it was edited between a run and its resume. It does not cover the modules that the file imports.
+shows whether it was edited between a run and its resume. This checksum does not cover modules that the file imports.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from duetto.algorithms.options import check_declared_options
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
 
-PREFIX = "_duetto_"  # of the module names of such files
+PREFIX = "_duetto_"  # of the module names of user files
 
 
 @dataclass(frozen=True)
 class Origin:
-    """An algorithm's origin, as `config.yaml` has it under `algorithm: from:`."""
+    """A custom algorithm's class and file, stored in `config.yaml` under `algorithm: from:`."""
 
-    kind: str  # the class
-    file: str = ""  # its absolute path; "" for a class that was passed in Python
+    kind: str  # the class's name
+    file: str = ""  # the file's absolute path; "" for a class that was passed in Python
     checksum: str = ""  # SHA-256 of the file
 
     @classmethod
     def of(cls, kind: type[Algorithm]) -> Self | None:
-        """Return the origin of a class that is passed in Python; None for a class of Duetto, which has a name."""
+        """Return the origin of a class that is passed in Python; None for Duetto's own classes."""
         name = f"{kind.__module__}.{kind.__qualname__}"
         return None if kind in ALGORITHMS.values() else cls(name)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Undo `to_dict`. Raises KeyError or TypeError for anything else."""
+        """Undo `to_dict`. Raises KeyError or TypeError if `values` is malformed."""
         texts = (values["class"], values.get("file", ""), values.get("sha256", ""))
         if not all(isinstance(text, str) for text in texts):
             raise TypeError(f"{texts} where texts should be")
         return cls(*texts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the origin as YAML values. Its key in `config.yaml`, `from`, cannot be an option's name."""
+        """Return YAML values for the key `from` of `config.yaml`. No option has this name, as it is a keyword."""
         values = {"class": self.kind, "file": self.file, "sha256": self.checksum}
         return {key: value for key, value in values.items() if value}
 
@@ -59,10 +59,10 @@ class Origin:
         return f"{name} (sha256 {self.checksum[:8]})" if self.checksum else name
 
     def load(self) -> tuple[type[Algorithm], Origin]:
-        """Run the file and return its class, and the origin with the file's present checksum. Check `signing` before.
+        """Run the file; return its class, and the origin with the current checksum. Call `signing.check` first.
 
         Raises:
-            UsageError: The class was passed in Python; or as `named`.
+            UsageError: The class was passed in Python, or its file cannot be loaded (see `named`).
         """
         if not self.file:
             raise UsageError(
@@ -73,12 +73,15 @@ class Origin:
 
 
 def algorithm_source(algorithm: dict[str, Any]) -> str:
-    """Return "Duetto" or an `Origin` as text for `algorithm` in `config.yaml`. Raises as `Origin.from_dict`."""
+    """Return "Duetto" or, for a custom algorithm, its `Origin` as text. Raises the errors of `Origin.from_dict`.
+
+    `algorithm` is the entry `algorithm` of a `config.yaml`.
+    """
     return str(Origin.from_dict(algorithm["from"])) if algorithm.get("from") else "Duetto"
 
 
 def named(text: str) -> tuple[type[Algorithm], Origin]:
-    """Load the class "my_algorithm.py:MyAlgorithm", with its origin. UsageError if it names none."""
+    """Return the class and the origin of "my_algorithm.py:MyAlgorithm". Raises UsageError if it cannot be loaded."""
     path, name = parts(text)
     kind, checksum = load(text, "algorithm", Algorithm)
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
@@ -95,15 +98,15 @@ def named(text: str) -> tuple[type[Algorithm], Origin]:
 
 
 def load(text: str, role: str, base: type = object) -> tuple[Any, str]:
-    """Run the file of "FILE.py:NAME" and return its class or function of this name, and the file's SHA-256.
+    """Run the file of "FILE.py:NAME"; return the class or function NAME, and the file's SHA-256.
 
-    A file is run once per process, unless it is edited in between. Its classes are pickled by value, for processes that
+    A file is run once per process, and again after an edit. Its classes are pickled by value, for processes that
     cannot import them.
 
     Args:
         text: The file, and the class or function in it.
         role: Its use, for messages: "algorithm", "environment" or "expert".
-        base: The class whose subclasses in the file a message lists.
+        base: If NAME is missing, the error lists the file's subclasses of this class.
 
     Raises:
         UsageError: The file cannot be read, does not run, or has no such class.
@@ -112,7 +115,7 @@ def load(text: str, role: str, base: type = object) -> tuple[Any, str]:
     try:
         source = path.read_bytes()
     except OSError as error:
-        again = " A run that started with it needs it there." if isinstance(error, FileNotFoundError) else ""
+        again = " A run that was started with it needs it." if isinstance(error, FileNotFoundError) else ""
         raise UsageError(f"The {role}'s file {path} cannot be read: {error.strerror}.{again}") from error
     module = _run_once(path, source)
     if not callable(loaded := vars(module).get(name)):
@@ -134,13 +137,13 @@ def is_file(text: str) -> bool:
 
 
 def parts(text: str) -> tuple[Path, str]:
-    """Return the file's absolute path, and the name after the colon or ""."""
+    """Split "FILE.py:NAME" into the absolute path of the file and the name, which may be ""."""
     file, name = _split(text)
     return Path(os.path.expanduser(file)).resolve(), name  # noqa: PTH111 - pathlib raises for an unknown user
 
 
 def absolute(text: str) -> str:
-    """Return the text with its file's absolute path, or another text unchanged."""
+    """Return "FILE.py:CLASS" with the file's absolute path, and any other text unchanged."""
     if not is_file(text):
         return text
     file, name = parts(text)
@@ -148,13 +151,13 @@ def absolute(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """Return the text with its file's name in place of the path, or another text unchanged."""
+    """Return "FILE.py:CLASS" without the file's folder, and any other text unchanged."""
     file, separator, name = absolute(text).rpartition(":")
     return f"{Path(file).name}{separator}{name}" if is_file(text) and separator else text
 
 
 def checksum(text: str) -> str:
-    """Return the SHA-256 of the file that a text names; "" if it names none, or an unreadable one."""
+    """Return the SHA-256 of the file of "FILE.py:CLASS"; "" for another text or an unreadable file."""
     with suppress(OSError):
         return hashlib.sha256(parts(text)[0].read_bytes()).hexdigest() if is_file(text) else ""
     return ""
@@ -162,9 +165,10 @@ def checksum(text: str) -> str:
 
 @lru_cache(maxsize=16)
 def _run_once(path: Path, source: bytes) -> ModuleType:
-    """Run a file from its bytes `source` as `import` would, under a name that hides no package; `path` is absolute.
+    """Run a file from its bytes as `import` would, under a module name that no package has.
 
-    It can import modules of its folder, here and in processes that start later. Raises UsageError if it does not run.
+    Its folder is added to `sys.path`, so it can import modules of the folder, in this process and in those that start
+    later. Raises UsageError if the file does not run.
     """
     folder = str(path.parent)
     if folder in sys.path:
@@ -183,7 +187,7 @@ def _run_once(path: Path, source: bytes) -> ModuleType:
 
 
 def where(error: BaseException) -> str:
-    """Return the last line of a user's file in a traceback, "own.py, line 4, in update", or ""."""
+    """Return the innermost line of a user's file in a traceback, "own.py, line 4, in update", or ""."""
     files = {getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith(PREFIX)}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}" if frames else ""

@@ -14,17 +14,17 @@ from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 
 class RandomEnv(gymnasium.Env):
-    """Random observations and rewards; episodes end at random, about every `length` steps, half of them truncated.
+    """An environment with random observations and rewards; half of the episodes are truncated.
 
-    The sum of an action is added to the reward, so that two policies differ. The whole state is the generator and the
-    action mask, so it is saved and restored exactly.
+    Episodes have `length` steps on average. The reward includes the sum of the action, so it depends on the policy.
+    The environment has no state except its random generator and the action mask, so every run resumes exactly.
     """
 
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
 
     def __init__(self, observation: Space, action: Space, length: int = 8, masked: bool = False) -> None:
-        """`masked`: allow random actions only, by info["action_mask"], and raise ValueError at others."""
+        """Create the environment. If `masked`, only a random subset of actions is allowed; others raise ValueError."""
         self.observation_space, self.action_space = to_gymnasium(observation), to_gymnasium(action)
         self._observation, self._length = observation, length
         self._choices = masks.choice_sizes(action) if masked else ()

@@ -1,9 +1,9 @@
-"""Trials of an algorithm: quick options, another value of each, every kind of space that it supports, and batches."""
+"""Short runs of an algorithm with quick options: on each kind of space, and with other values of each option."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ from duetto.testing.random_env import RandomEnv
 from duetto.training.trainer import Trainer
 
 ENVIRONMENT = "the random environment"
-THREADS: dict[Backend, int] = {"torch": 1, "jax": 0}  # for JAX the number at its start
+THREADS: dict[Backend, int] = {"torch": 1, "jax": 0}  # 0: JAX keeps its number of threads
 
 
 def _box(*shape: int, bound: float = float("inf"), dtype: str = "float32") -> Box:
@@ -90,7 +90,7 @@ class Trial:
         return Trainer(Config(self.algorithm, ENVIRONMENT, run), folder, self.environment)
 
     def batches(self, count: int) -> list[Any]:
-        """Return the first `count` batches of a run's learner."""
+        """Return the first `count` batches that the learner gets in a run."""
         batches: list[Any] = []
         with TemporaryDirectory() as folder, closing(self.trainer("torch", Path(folder), steps=10_000)) as trainer:
             update_each = trainer.learner.update_each
@@ -107,7 +107,11 @@ class Trial:
 
 
 def quick_algorithm(kind: type[Algorithm], folder: Path | None = None, **options: Any) -> Algorithm:
-    """Make the algorithm with quick options, and those of `options` that it has. `folder` holds its demonstrations."""
+    """Create an algorithm with `options`, and with quick values of its other options.
+
+    Options that the algorithm does not have are ignored. `folder` contains demonstrations, if the algorithm learns from
+    them.
+    """
     known = SMALL | kind.small | options
     if folder is not None:
         known["demonstrations"] = str(folder)
@@ -115,21 +119,15 @@ def quick_algorithm(kind: type[Algorithm], folder: Path | None = None, **options
 
 
 def supported_spaces(algorithm: Algorithm) -> list[tuple[str, Space, Space]]:
-    """Return all pairs of small spaces that the algorithm supports: name, observation space, action space."""
+    """Return the pairs of spaces to try that the algorithm supports, as (name, observation space, action space)."""
     pairs = []
     for o, observation in OBSERVATIONS.items():
         for a, action in ACTIONS.items():
-            if (o == "vector" or a != "joint") and _supports(algorithm, observation, action):
-                pairs.append((f"{o}-{a}", observation, action))
+            with suppress(UsageError):
+                algorithm.check_spaces(observation, action, ENVIRONMENT)
+                if o == "vector" or a != "joint":
+                    pairs.append((f"{o}-{a}", observation, action))
     return pairs
-
-
-def _supports(algorithm: Algorithm, observation: Space, action: Space) -> bool:
-    try:
-        algorithm.check_spaces(observation, action, ENVIRONMENT)
-    except UsageError:
-        return False
-    return True
 
 
 class _RandomExpert:
@@ -155,14 +153,13 @@ def write_demonstrations(folder: Path, observation: Space, action: Space, episod
 
 
 # ---------------------------------------------------------------------------------------------------- other values
-# Options without an effect in a short random run.
-UNTRIED = ("demonstrations", "image_features", "stochastic_evaluation", "evaluation_epsilon")
 PER: dict[str, Any] = {"prioritized": True}
 LSTM: dict[str, Any] = {"recurrent": "lstm"}
 OU: dict[str, Any] = {"exploration": "ou"}
 LINEAR: dict[str, Any] = {"learning_rate_decay": "linear"}
 
-# Other values of options whose half or next choice has no effect, and the options that they need.
+# For an option, the value to try (by default half its default, or the next choice), and other options that must be set
+# for the option to have an effect. None: it has no effect in a short random run.
 ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "replay_capacity": (30, {}),
     "priority_exponent": (1.0, PER),
@@ -198,7 +195,11 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "initializer_final_bound": (0.003, {}),
     "demonstration_priority_epsilon": (1.0, PER),
     "share_by_priority": (True, PER),
-    "hindsight": None,  # for environments with goals
+    "demonstrations": None,
+    "image_features": None,
+    "stochastic_evaluation": None,
+    "evaluation_epsilon": None,
+    "hindsight": None,
     "hindsight_share": None,
     "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
     "train_at_episode_end": (True, {"recurrent": "none"}),
@@ -215,13 +216,14 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
 
 
 def alternative(algorithm: Algorithm, name: str) -> tuple[Any, dict[str, Any]] | None:
-    """Return another value of an option, and the options that it needs to have an effect; None if there is none."""
+    """Return another value of an option, and the other options that it needs to have an effect; None: do not try it."""
+    hint = get_type_hints(type(algorithm))[name]
     entry = (ALTERNATIVES | algorithm.alternatives).get(name, (getattr(algorithm, name), {}))
-    if entry is None:
+    if entry is None or hint == CustomNetwork | None:
         return None
     value, needed = entry
     if value == getattr(algorithm, name):
-        value = _other(value, get_type_hints(type(algorithm))[name])
+        value = _other(value, hint)
     return value, {key: other for key, other in needed.items() if key in algorithm.options()}
 
 
@@ -237,8 +239,3 @@ def _other(value: Any, hint: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(0.5 * part if isinstance(part, float) else part + 1 for part in value) or (8,)
     raise AssertionError(f"Add another value than {value!r} to `alternatives`.")
-
-
-def is_custom(kind: type[Algorithm], name: str) -> bool:
-    """Return whether an option is a custom network."""
-    return get_type_hints(kind)[name] == CustomNetwork | None

@@ -1,10 +1,10 @@
-"""Tools around runs.
+"""Tools that start runs, or that read, share and export them.
 
 cli        the command line
 plot       learning curves and tables
-report     one page on several runs
-sweep      many runs: algorithms, environments, seeds
-tune       a search for hyper-parameters
-hub        runs on the Hugging Face Hub
-export     a policy that acts without Duetto
+report     an HTML page about runs
+sweep      many runs: algorithms x environments x seeds
+tune       hyper-parameter search
+hub        push and pull runs on the Hugging Face Hub
+export     files with policies that act without Duetto
 """

@@ -1,8 +1,8 @@
 """Trackers: W&B, MLflow and Trackio. `duetto.train(..., track=["wandb"])`, `duetto train ... --track wandb mlflow`.
 
-base                      the interface, for custom trackers too
+base                      the interface of trackers, also of custom trackers
 wandb, mlflow             W&B and Trackio; MLflow
-tracking                  the callback that sends a tracker the numbers and videos that the run logs
+tracking                  the callback that sends a run's numbers and videos; at the end, the best parameters
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ def callbacks(track: Sequence[str | Tracker]) -> list[Tracking]:
     """Return the callbacks for trackers, given by name or as objects.
 
     Raises:
-        UsageError: A name is unknown, its package is not installed, or a tracker is given twice.
+        UsageError: A name is unknown, the tracker's package is not installed, or a tracker is given twice.
     """
     if isinstance(track, str) or not isinstance(track, Sequence):
         raise UsageError(f"track is {track!r}; it must be a list, such as ['wandb'].")
     trackers = [_tracker(entry) for entry in track]
     if len({tracker.name for tracker in trackers}) < len(trackers):
-        raise UsageError(f"track is {track!r}, with one tracker twice. Leave one out.")
+        raise UsageError(f"track is {track!r}, with the same tracker twice. Remove one of the two.")
     return [Tracking(tracker) for tracker in trackers]
 
 
 def note_of_others(folder: Path, given: Sequence[object]) -> list[str]:
-    """Return a notice if the run had trackers that the given callbacks lack; else an empty list."""
+    """Return a notice, in a list, if the callbacks `given` lack a tracker that the run has used; else []."""
     names = {callback.tracker.name for callback in given if isinstance(callback, Tracking)}
     others = [name for name in tracked(folder) if name not in names]
     if not others:
         return []
-    return [f"This run was tracked by {' and '.join(others)}, and continues without. To track it, give `track` again."]
+    return [
+        f"This run was tracked by {' and '.join(others)}, and continues without tracking. To track it, give `track` "
+        "again."
+    ]
 
 
 def _tracker(entry: object) -> Tracker:
@@ -52,8 +55,7 @@ def _tracker(entry: object) -> Tracker:
         raise UsageError(
             f"There is no tracker {entry!r}. There are: {', '.join(TRACKERS)}; or give a duetto.trackers.Tracker."
         )
-    if not re.fullmatch(
-        r"\w[\w.-]*", name := str(getattr(entry, "name", "") or "")
-    ):  # also the name of a file in the run's folder
+    name = str(getattr(entry, "name", "") or "")
+    if not re.fullmatch(r"\w[\w.-]*", name):  # the file `tracking/<name>.txt` has this name
         raise UsageError(f"A tracker has the name {name!r}. Use letters, digits, '-', '.' and '_'.")
     return entry

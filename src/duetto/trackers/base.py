@@ -1,4 +1,4 @@
-"""The interface of trackers, for Duetto's and for custom ones."""
+"""The interface of trackers, including custom trackers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from duetto.install_hint import install
 class Point:
     """The new numbers and videos of one step.
 
-    `numbers` are by name, as in `metrics.jsonl` ("learn/critic_loss"), and those of an evaluation
-    ("evaluation/mean_return"); `videos` are files.
+    `numbers` has the numbers of `metrics.jsonl` and of evaluations by name, such as "learn/critic_loss" and
+    "evaluation/mean_return". `videos` are paths of files.
     """
 
     step: int
@@ -27,17 +27,18 @@ class Point:
 
 
 class Tracker(ABC):
-    """A service that shows runs.
+    """The interface to a service that records and shows runs.
 
-    An error of `start` ends the run, before the first step. Other errors do not: Duetto warns, and sends a point again.
+    If `start` raises an error, the run ends before its first step. If another method raises an error, Duetto warns and
+    the run continues. If `send` raised the error, Duetto sends the point again later.
     """
 
     name: ClassVar[str]
-    """The name in `track`, and of the tracker's file in the run's folder."""
+    """The tracker's name in `track`, and in the name of its file in the run's folder."""
 
     @abstractmethod
     def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-        """Start a tracked run, or continue the one with the id `known`.
+        """Start a tracked run, or continue the tracked run with the id `known`.
 
         Args:
             run: The name of the run.
@@ -46,25 +47,28 @@ class Tracker(ABC):
             folder: The run's folder.
 
         Returns:
-            The tracked run's id, and the place where the user finds it; "" for none. An id other than `known` means
-            that the known run no longer exists: the new one gets all points.
+            The tracked run's id, and a URL or command with which users see the run, or "". An id other than `known`
+            means that the known run no longer exists; Duetto then sends all points again.
         """
 
     @abstractmethod
     def send(self, point: Point) -> None:
-        """Send the numbers and videos of a step. After a kill, points since the last checkpoint come again."""
+        """Send the numbers and videos of a step.
+
+        After a kill, the resumed run sends the points since its last checkpoint again.
+        """
 
     @abstractmethod
     def best(self, folder: Path, step: int, mean_return: float) -> None:
-        """Keep the folder with the best evaluation's parameters as an artifact."""
+        """Store `folder`, which contains the parameters of the best evaluation, as an artifact."""
 
     @abstractmethod
     def finish(self, failed: bool) -> None:
-        """End tracking in this process; the run may resume later. `failed`: an error ended the run."""
+        """End tracking in this process; the run may resume later. `failed` is True if an error ended the run."""
 
 
 def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Flatten nested dicts to one, with keys joined by dots."""
+    """Flatten nested dicts to one dict, with keys joined by dots."""
     values: dict[str, Any] = {}
     for key, value in config.items():
         values |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
@@ -72,6 +76,6 @@ def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def needed(package: str) -> None:
-    """Raise UsageError, with the command to install it, if a tracker's package is missing."""
+    """Raise UsageError with an install command if a tracker's package is missing."""
     if find_spec(package) is None:
         raise UsageError(f"The tracker needs {package}, which is not installed. Install: {install(package)}")

@@ -1,4 +1,4 @@
-"""MLflow."""
+"""The tracker for MLflow."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from typing import Any
 
 from duetto.trackers.base import Point, Tracker, flat, needed
 
-MAX_VALUE = 6000  # characters of a parameter's value
-MAX_PARAMS = 100  # in one request
+MAX_VALUE = 6000  # maximum number of characters in a parameter's value
+MAX_PARAMS = 100  # maximum number of parameters in one request
 
 
 class MLflow(Tracker):
-    """A tracker that sends a run to MLflow: a server, a database, or by default the file `mlflow.db` here.
+    """A tracker that sends a run to MLflow: a server, a database, or by default `mlflow.db` in the working directory.
 
-    MLflow's own variables apply: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME (else "duetto"). `experiment` and
-    `tracking_uri` override them. UsageError if MLflow is not installed.
+    MLflow's environment variables apply: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME (default "duetto"). `experiment`
+    and `tracking_uri` override them.
+
+    Raises:
+        UsageError: MLflow is not installed.
     """
 
     name = "mlflow"
@@ -33,9 +36,9 @@ class MLflow(Tracker):
         self._id = ""
 
     def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-        """Start a tracked run, or continue the known one. Raises MLflow's error if it no longer exists."""
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # it lists the tables of a new database
-        # One run of a sweep at a time: MLflow damages a new SQLite file otherwise.
+        """Start a tracked run, or continue run `known`. Raises MLflow's error if that run no longer exists."""
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # hides MLflow's list of new tables
+        # Without the lock, several runs of a sweep may create the SQLite file at the same time and damage it.
         with import_module("mlflow.utils.file_utils").ExclusiveFileLock(str(folder.parent / ".mlflow.lock")):
             self._client = import_module("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
             experiment = self._client.get_experiment_by_name(self._experiment)
@@ -62,7 +65,7 @@ class MLflow(Tracker):
             self._client.log_artifact(self._id, str(path), "videos")
 
     def best(self, folder: Path, step: int, mean_return: float) -> None:
-        """Store the best parameters as an artifact, which replaces the earlier one."""
+        """Store the best parameters as an artifact, which replaces the earlier artifact."""
         self._client.log_artifacts(self._id, str(folder), "best")
         self._client.set_tag(self._id, "duetto.best_step", step)
         self._client.set_tag(self._id, "duetto.best_return", mean_return)

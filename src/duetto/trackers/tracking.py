@@ -1,8 +1,8 @@
 """The callback that sends a run's numbers and videos to a tracker.
 
-A point is sent once the run is past its step, with everything of the step: its line of metrics, its evaluation, which
-may end later, and new videos. The folder's `tracking/<name>.txt` has the id of the tracked run, so a resumed run
-continues the same tracked run. After a kill, the points since the last checkpoint are sent again.
+A point contains all data of one step: the line of metrics, the evaluation and new videos. Duetto sends the point once
+the run is at a later step. The file `tracking/<name>.txt` in the run's folder contains the id of the tracked run, so
+that a resumed run continues it. After a kill, the resumed run sends the points since the last checkpoint again.
 """
 
 from __future__ import annotations
@@ -22,25 +22,21 @@ from duetto.training.trainer import Trainer
 
 FOLDER = "tracking"
 _ID = re.compile(r"[\w.-]{1,128}")
-_MAX_BYTES = 10_000  # of the file with an id
-_UNSENT = ("step", "episodes", "seconds")  # of an evaluation's row
+_MAX_BYTES = 10_000  # size limit of the file with the id
+_UNSENT = ("step", "episodes", "seconds")  # columns of `evaluations.csv` that are not sent
 
 
 class Tracking(Callback):
-    """The callback for one tracker.
-
-    Attributes:
-        tracker: The tracker.
-    """
+    """The callback that sends a run to one tracker."""
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
         self._name = f"The tracker {tracker.name}"
-        self._unsent: dict[int, dict[str, float]] = {}  # numbers by step
+        self._unsent: dict[int, dict[str, float]] = {}  # by step
         self._ended = self._failed = False
 
     def on_start(self, trainer: Trainer) -> None:
-        """Start a tracked run and send all logged metrics, or continue one from the checkpoint's step."""
+        """Start a tracked run and send all logged metrics, or continue the tracked run from the checkpoint."""
         folder = trainer.folder
         path = folder / FOLDER / f"{self.tracker.name}.txt"
         known = read(path)
@@ -53,14 +49,14 @@ class Tracking(Callback):
             raise UsageError(f"{self._name} cannot start: {_sentence(error)}{hint}") from error
         trainer.when_closed(lambda: self._try(trainer, self.tracker.finish, not self._ended))
         if not isinstance(identity, str) or not _ID.fullmatch(identity):
-            raise UsageError(f"{self._name} gave its run the id {identity!r}. Use letters, digits, '-', '.' and '_'.")
+            raise UsageError(f"{self._name} returned the id {identity!r}. Use letters, digits, '-', '.' and '_'.")
         if known != identity:
             if known:
                 trainer.notices.append(f"{self._name}: tracked run {known} no longer exists; starting a new one.")
             self._try(trainer, write, path, identity)
         if where:
             trainer.notices.append(f"Tracked by {self.tracker.name}: {where}")
-        self._video_sent = trainer.step - 1 if known == identity else -1  # a step
+        self._video_sent = trainer.step - 1 if known == identity else -1  # step of the last video that was sent
         self._unsent = logged(folder, self._video_sent)
         trainer.log.listeners.append(self._add)
         self._send(trainer)
@@ -75,8 +71,8 @@ class Tracking(Callback):
     def on_end(self, trainer: Trainer) -> None:
         """Send the remaining points, and the best parameters."""
         self._ended = True
-        trainer.log.write_own(trainer.step)  # numbers that other callbacks logged at the end
-        self._unsent.setdefault(trainer.step, {})  # for videos after the last point
+        trainer.log.write_own(trainer.step)  # sends numbers that other callbacks logged in `on_end`
+        self._unsent.setdefault(trainer.step, {})  # a point for videos after the last line
         self._send(trainer)
         try:
             best = trainer.checkpoints.store.load_best()
@@ -85,9 +81,12 @@ class Tracking(Callback):
         self._try(trainer, self.tracker.best, best.path, best.step, best.info["mean_return"])
 
     def _send(self, trainer: Trainer) -> None:
-        """Send the points of past steps, oldest first, until the tracker refuses one."""
+        """Send the unsent numbers and videos of past steps to the tracker, oldest first.
+
+        After an error, stop and keep the rest for the next call.
+        """
         for step in sorted(self._unsent):
-            if step >= trainer.step and not self._ended:  # the step may get more numbers
+            if step >= trainer.step and not self._ended:  # the current step may get more numbers
                 return
             videos = self._videos(trainer.folder, step)
             point = Point(step, self._unsent[step], list(videos.values()))
@@ -97,18 +96,18 @@ class Tracking(Callback):
             del self._unsent[step]
 
     def _videos(self, folder: Path, until: int) -> dict[int, Path]:
-        """Return the run's unsent videos, by step in order."""
+        """Return the unsent videos up to the step `until`, sorted by step."""
         videos = {int(path.stem[5:]): path for path in folder.glob("videos/step-*.mp4") if path.stem[5:].isdecimal()}
         return {step: videos[step] for step in sorted(videos) if self._video_sent < step <= until}
 
     def _try(self, trainer: Trainer, send: Callable[..., None], *arguments: Any) -> bool:
-        """Send, and return whether that succeeded. The first error in a row gives a notice; the run continues."""
+        """Call `send`, and return whether it succeeded. The first of several errors in a row becomes a notice."""
         try:
             send(*arguments)
         except Exception as error:
             if not self._failed:
                 trainer.notices.append(
-                    f"{self._name} failed: {_sentence(error)} The run continues, and sends again what was not accepted."
+                    f"{self._name} failed: {_sentence(error)} The run continues, and Duetto sends the data again later."
                 )
             self._failed = True
             return False
@@ -117,18 +116,18 @@ class Tracking(Callback):
 
 
 def tracked(folder: Path) -> list[str]:
-    """Return the names of the trackers that have tracked a run."""
+    """Return the names of the trackers that a run has used."""
     return sorted(path.stem for path in (folder / FOLDER).glob("*.txt") if not path.name.startswith("."))
 
 
 def read(path: Path) -> str | None:
-    """Read the id of a tracked run; None if there is none. Raises UsageError if the file is damaged."""
+    """Read the id of a tracked run; None if the file is missing. Raises UsageError if the file is damaged."""
     safe_open.check_folders([path.parent])
     if not path.exists():
         return None
     identity = safe_open.read_file(path, _MAX_BYTES).decode("utf-8", "replace")
     if not _ID.fullmatch(identity):
-        raise UsageError(f"{path} is damaged. Remove it to start a new tracked run, which gets all points.")
+        raise UsageError(f"{path} is damaged. Remove it to start a new tracked run; Duetto then sends all points.")
     return identity
 
 
@@ -139,7 +138,7 @@ def write(path: Path, identity: str) -> None:
 
 
 def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
-    """Read the metrics that a run logged after a step, by step."""
+    """Read the numbers that a run logged after the step `after`; return them by step."""
     steps: dict[int, dict[str, float]] = {}
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
         steps.setdefault(int(line["step"]), {}).update(numbers_of(line))

@@ -1,13 +1,13 @@
-"""The loop that joins environments, memory and learner: collect, remember, learn; evaluate, log, checkpoint.
+"""The training loop: collect, store, learn; log, evaluate, checkpoint. Here the `VecEnv` is called `stepper`.
 
-trainer, components       the loop; the parts that it joins, and where environments live
-collector, policy         steps from the environments; acting, and hidden states while acting
-normalizer                running statistics of observations and rewards
-evaluation, video         whole episodes of the policy, the best parameters; videos
-checkpoints               what a checkpoint holds; a resume's comparison with it: config, spaces, versions
-callbacks                 hooks that the trainer calls; ready ones are in `duetto.callbacks`
-metrics, diagnostics      numbers of a log line, also for TensorBoard; warnings: too short, NaN, collapsed
-progress, progress_lines  what a run shows while it trains
-device_trainer, device_loop  a run in environments of arrays, as one compiled program
-signals, notices          Ctrl-C; where warnings and hints are shown
+trainer, components       the loop; the parts of the trainer: stepper, collector, normalizer, memory, learner
+collector, policy         acting in training; acting in evaluations, and hidden states
+normalizer                scaling of observations and rewards with running statistics (`functional.running_stats`)
+evaluation, video         evaluations, which also save the best parameters; videos
+checkpoints               contents of a checkpoint; the checks before a run resumes from it
+callbacks                 the interface of callbacks; `duetto.callbacks` has ready callbacks
+metrics, diagnostics      log lines and TensorBoard; warnings about NaN, short runs, collapsed policies
+progress, progress_lines  the display of a run while it trains; rows and status lines for any display
+device_trainer, device_loop  runs whose environments and updates are one compiled JAX program
+signals, notices          Ctrl-C and SIGTERM; messages for the user
 """

@@ -1,9 +1,10 @@
-"""A run's checkpoints: their content, resuming from one, and the checks that it fits the run.
+"""A run's checkpoints: writing them, checking that one fits the run, and resuming from it.
 
-    save   components, log, evaluations, callbacks, the trainer's numbers   -> a folder
-    load   the same, in that order; files are cut back to their length then <- that folder
+    save   writes components, log, evaluations, callbacks, and the trainer's step and seconds to a folder
+    load   restores all of these from the folder, and removes later lines of logs and tables
 
-The memory's transitions are written as they come, each once: a checkpoint says which of them are its own.
+Each transition of the memory is written once, in segments that all checkpoints share. A checkpoint records which
+transitions belong to it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from duetto.learners import Learner
 from duetto.learners.policy import PARAMETERS
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
-from duetto.storage.dict_diff import Diff, sentence
 from duetto.storage.logs import Csv, JsonLines
-from duetto.storage.reproducibility import ENVIRONMENT, changes, deciding, packages
+from duetto.storage.reproducibility import ENVIRONMENT, Diff, changes, deciding, packages, sentence
 from duetto.training.callbacks import CallbackList
 from duetto.training.components import Components
 from duetto.training.diagnostics import check_finite
@@ -31,17 +31,17 @@ from duetto.training.evaluation import Evaluator
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import Normalizer
 
-ACTING: dict[str, Any] = {  # what acting needs
+ACTING: dict[str, Any] = {  # the state that acting needs
     "learner": {"parameters": PARAMETERS},
     "normalizer": Normalizer.STATE,
     "config": DictOf(str),
     "spaces": {"observation": ANY, "action": ANY, "action_dtype": str, "action_mask": bool, "action_structure": ANY},
 }
-STATE: dict[str, Any] = ACTING | {  # what resuming needs
+STATE: dict[str, Any] = ACTING | {  # the state that resuming needs
     "learner": ANY,
     "log": MetricLog.STATE,
     "memory": ANY,
-    "collector": ANY,  # that of the source, here or on a cluster
+    "collector": ANY,  # `resumption` replaces ANY by the `STATE` of the run's `Source`
     "stepper": {"environments": ANY},
     "evaluations": Evaluator.STATE,
     "callbacks": CallbackList.STATE,
@@ -57,10 +57,10 @@ class Resumption:
 
     Attributes:
         state: The state to load.
-        changed: The options that differ from those of the checkpoint; this was accepted.
-        schedules: A sentence if they end elsewhere now.
-        inexact: Sentences on why the run does not continue as one that was never interrupted.
-        notices: Sentences for the user.
+        changed: The options that differ from the checkpoint's. The user has accepted the new values.
+        schedules: A sentence if schedules now end at another step; else "".
+        inexact: Sentences that say why the numbers may differ from those of a run without an interruption.
+        notices: Messages for the user.
     """
 
     state: dict[str, Any] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Attributes:
-        store: Where they are written.
-        last: Step and updates of the last one, or None.
+        store: The files of the checkpoints.
+        last: Numbers of steps and updates at the last checkpoint, or None.
         resumed: How the run continues from a checkpoint; empty in a new run.
     """
 
@@ -96,7 +96,7 @@ class Checkpoints:
 
     @property
     def logs(self) -> tuple[JsonLines, Csv]:
-        """The files of metrics and evaluations."""
+        """The files `metrics.jsonl` and `evaluations.csv`."""
         return self._log.lines, self._evaluator.table
 
     @property
@@ -105,13 +105,14 @@ class Checkpoints:
         return None if self.last is None else self.last[0]
 
     def has(self, step: int) -> bool:
-        """Whether no step, this is the last one, and no update was made since the last checkpoint."""
+        """Return whether the last checkpoint was written at `step`, and no update has been made since."""
         return self.last == (step, self._components.learner.updates)
 
     def is_due(self, before: int, step: int) -> bool:
-        """Whether a checkpoint is due at this step, and not written yet; `before` is the step before.
+        """Return whether a checkpoint is due at `step` and not written yet; `before` is the loop's previous step.
 
-        With shards, which may be lost, the first one is written after the random steps.
+        With replay shards, one more checkpoint is due after the random steps: a run that loses a shard returns to its
+        last checkpoint, and would otherwise repeat these steps.
         """
         every = self._config.run.checkpoint_every
         first = self._config.algorithm.first_random_steps() if every and self._components.shards is not None else 0
@@ -121,8 +122,8 @@ class Checkpoints:
         """Write a checkpoint and return its folder.
 
         Raises:
-            NonFiniteError: Learning has diverged; nothing is written.
-            CheckpointError: It cannot be written; earlier checkpoints are as they were.
+            NonFiniteError: Learning has diverged; no checkpoint is written.
+            CheckpointError: The checkpoint cannot be written; earlier checkpoints are unchanged.
         """
         state, memory = self.state_dict(step, seconds), self._components.memory
         check_finite(state["learner"]["parameters"])
@@ -134,13 +135,13 @@ class Checkpoints:
         return path
 
     def acting_state(self) -> dict[str, Any]:
-        """The state that acting needs, and the options that decided its numbers."""
+        """Return the state that acting needs, and the options that affect results."""
         return {"config": deciding(self._config)} | self._components.acting_state()
 
     def state_dict(self, step: int, seconds: float) -> dict[str, Any]:
-        """Everything that the rest of the run depends on, except the memory's transitions."""
+        """Return everything that the rest of the run depends on, except the memory's transitions."""
         return self.acting_state() | {
-            "log": self._log.state_dict(),  # before the others: it waits for the device and finds a divergence
+            "log": self._log.state_dict(),  # first, because it waits for the device and raises if a metric is NaN
             **self._components.state_dict(),
             "evaluations": self._evaluator.state_dict(),
             "callbacks": self._callbacks.state_dict(),
@@ -149,13 +150,14 @@ class Checkpoints:
         }
 
     def load(self, loaded: Loaded, folder: Path, accept_changes: bool) -> tuple[int, float]:
-        """Resume from a checkpoint; return its step and seconds of work.
+        """Resume from a checkpoint; return its step and the seconds that the run had taken.
 
-        What logs and tables hold from after it is dropped.
+        Removes lines of logs and tables that were written after the checkpoint.
 
         Raises:
-            UsageError: The config changed in a way that affects results, and `accept_changes` is not given.
-            CheckpointError: It changes what cannot change in a run that has started.
+            UsageError: An option that affects results has changed, and `accept_changes` is false.
+            CheckpointError: The checkpoint is damaged or does not fit this run, for example because of a changed option
+                that a resume cannot apply.
         """
         plan = resumption(loaded, self._config, folder, self._components, accept_changes)
         try:
@@ -164,8 +166,8 @@ class Checkpoints:
             if not plan.changed:
                 raise
             raise CheckpointError(
-                f"The run cannot continue with what has changed: {sentence(plan.changed)}. {error} Put the old values "
-                f"back, or start a new run from this one's networks (--from {folder})."
+                f"The run cannot continue with these changes: {sentence(plan.changed)}. {error} Restore the old "
+                f"values, or start a new run from the networks of this run (--from {folder})."
             ) from error
         self.resumed = plan
         return plan.state["trainer"]["step"], plan.state["trainer"]["seconds"]
@@ -175,7 +177,7 @@ class Checkpoints:
         step = state["trainer"]["step"]
         fixed = components.fixed()
         components.load_state_dict(state, loaded.segments)
-        if fixed:  # the config may have other ones now
+        if fixed:  # these parameters are options: use the config's values, not the checkpoint's
             components.learner.load_parameters(components.learner.parameters() | fixed)
         self._callbacks.expect(state["callbacks"])
         plan.notices += self._log.load_state_dict(state["log"])
@@ -189,13 +191,13 @@ class Checkpoints:
 
 
 def crossed(before: int, now: int, every: int) -> bool:
-    """Whether a multiple of `every` is between two steps; never if it is 0."""
+    """Return whether a multiple of `every` is in (before, now]; never if `every` is 0."""
     return every > 0 and before // every < now // every
 
 
 def run_state(config: Config, learner: Learner) -> dict[str, Any]:
-    """The part of a checkpoint that describes its run, versions and processor."""
-    threads = {"threads": str(learner.threads)} if learner.threads else {}  # else unknown
+    """Return the part of a checkpoint that describes its run, versions and processor."""
+    threads = {"threads": str(learner.threads)} if learner.threads else {}  # otherwise the number is unknown
     return {
         "run": {
             "algorithm": config.algorithm.name(),
@@ -211,35 +213,35 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
 def resumption(
     loaded: Loaded, config: Config, folder: Path, components: Components, accept_changes: bool
 ) -> Resumption:
-    """Check a whole checkpoint before anything is loaded from it, and return how the run continues.
+    """Check a whole checkpoint before loading any part of it, and return how the run continues.
 
     Raises:
-        UsageError: The config changed in a way that affects results, and `accept_changes` is not given.
-        CheckpointError: The checkpoint is not of this run.
+        UsageError: An option that affects results has changed, and `accept_changes` is false.
+        CheckpointError: The checkpoint does not belong to this run.
     """
-    state = {"callbacks": {}} | loaded.state  # for a run that was pushed, which has no callbacks
+    state = {"callbacks": {}} | loaded.state  # runs from a hub have no callbacks' states
     state_schema.check(state, STATE | {"collector": components.collector.STATE}, str(loaded.path / "state.json"))
     if state["trainer"]["step"] != loaded.step:
         raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['trainer']['step']}.")
     for kind, name in (("algorithm", config.algorithm.name()), ("environment", config.environment)):
         if (before := state["run"][kind]) != name:
             raise CheckpointError(
-                f"The checkpoints in {folder} are of the {kind} {before}, but its config.yaml says {name}. Put that "
-                "back, or start a new run."
+                f"The checkpoints in {folder} are of the {kind} {before}, but config.yaml says {name}. Change "
+                "config.yaml back, or start a new run."
             )
     changed = changes(deciding(config), state["config"])
     if changed and not accept_changes:
         raise UsageError(
-            f"{folder / 'config.yaml'} or a custom file has changed since the checkpoint at step "
-            f"{loaded.step:,}, in what decides the numbers: {sentence(changed)}. To continue with what it says now, "
-            "give --accept-changes (in Python accept_changes=True); else put the old values back."
+            f"{folder / 'config.yaml'} or a custom file has changed since the checkpoint at step {loaded.step:,}. The "
+            f"changes affect results: {sentence(changed)}. To continue with the new values, give --accept-changes (in "
+            "Python accept_changes=True); otherwise restore the old values."
         )
     components.check_spaces(state["spaces"])
     plan = Resumption(state, changed)
     since = f"since the checkpoint at step {loaded.step:,}"
     if changed:
         end = "."
-        if not ENVIRONMENT.isdisjoint(changed):  # the saved state would bring the old values back
+        if not ENVIRONMENT.isdisjoint(changed):  # the saved environments have the old values, so leave them out
             plan.state = state | {"stepper": state["stepper"] | {"environments": None}}
             end = ", and with new episodes."
         plan.notices.append(f"Changed {since}: {sentence(changed)}. The run continues with the new values{end}")
@@ -249,26 +251,26 @@ def resumption(
         plan.notices.append(f"From here, {plan.schedules}. Set schedule_steps to {before} in config.yaml to keep them.")
     if others := changes(run_state(config, components.learner)["versions"], state["versions"]):
         plan.inexact.append(
-            f"Computed otherwise {since}: {sentence(others)}. From here the numbers may differ from those of a "
-            "run that was never interrupted."
+            f"Versions or hardware changed {since}: {sentence(others)}. From here the numbers may differ from those of "
+            "a run that was never interrupted."
         )
     plan.notices += [*plan.inexact, *loaded.problems]
     return plan
 
 
 def _scheduled(config: Config, components: Components, step: int, horizon: int) -> tuple[Any, ...]:
-    """Return all scheduled numbers at a step, if the schedules end at `horizon`."""
+    """Return all scheduled values at `step`, with schedules that end at the step `horizon`."""
     algorithm, progress = config.algorithm, min(1.0, step / horizon)
     exploring = algorithm.explorer().schedule(step, horizon, components.stepper.num_envs).tolist()
     return components.learner.learning_rates(progress), algorithm.scheduled(progress), exploring
 
 
 def new_episodes(stepper: VecEnv) -> str:
-    """Say which environments could not be restored, and why."""
+    """Return a sentence that says which environments could not be restored, and why."""
     lost, n = int((~stepper.restored).sum()), stepper.num_envs
     which = stepper.name if lost == n else f"{lost} of the {n} environments {stepper.name}"
     because = f" ({'; '.join(stepper.not_restored)})" if stepper.not_restored else ""
     return (
-        f"The state of {which} could not be restored{because}: the run continues with new episodes, so from here it "
-        "is not the same, number by number, as one that was never interrupted."
+        f"The state of {which} could not be restored{because}. The run continues with new episodes, so from here its "
+        "numbers differ from those of a run that was never interrupted."
     )

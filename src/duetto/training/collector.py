@@ -1,4 +1,4 @@
-"""Collect experience: choose actions, step the environments, return real transitions."""
+"""The collector: it chooses actions, steps the environments and returns transitions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from duetto.training.policy import Recurrence
 
 
 class Source(ABC):
-    """A source of a trainer's experience.
+    """The interface of a trainer's source of experience (transitions).
 
     Attributes:
-        STATE: The schema of its state.
-        rewards: The scaling of rewards, if any.
+        STATE: The schema of `state_dict`.
+        rewards: The scaler of rewards; None if rewards are not scaled.
     """
 
     STATE: ClassVar[Any]
@@ -33,10 +33,13 @@ class Source(ABC):
 
     @abstractmethod
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """Return the next experience and the episodes that ended with it. `step` counts earlier steps."""
+        """Collect and return the next experience, and the episodes that ended in it.
+
+        `step` is the number of earlier steps; schedules of exploration end at `total_steps`.
+        """
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - a source may have nothing to do
-        """Note that all environments, or those in `envs` (N,) bool, started new episodes before the last ended."""
+        """Cut the unfinished episodes, since new ones have started: everywhere, or where `envs` (N,) is True."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -44,11 +47,11 @@ class Source(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Restore the result of `state_dict`."""
 
 
 class Collector(Source):
-    """A source that makes one vector step at a time. It owns the exploration noise's state and random numbers."""
+    """A source that makes one vector step per call. It owns the exploration noise and its random numbers."""
 
     STATE: ClassVar[dict[str, Any]] = {
         "noise": ARRAY,
@@ -66,7 +69,10 @@ class Collector(Source):
         seed: int,
         of: int | None = None,
     ) -> None:
-        """`of`: the number of the run's environments, if the stepper has only some, starting at `first`; None: all."""
+        """Create a collector for the environments of `stepper`.
+
+        On a cluster, `stepper` has only some of the run's environments, and `of` is the number of all environments.
+        """
         self._algorithm, self._explorer = algorithm, algorithm.explorer()
         if of is not None:
             self._explorer = self._explorer.for_envs(stepper.first, of)
@@ -93,7 +99,7 @@ class Collector(Source):
             transition = transition._replace(obs=obs, next_obs=next_obs)
         if len(transition.env) < self._stepper.num_envs:
             extras = {name: values[transition.env] for name, values in extras.items()}
-        if self._recurrence is not None:  # networks see rewards unscaled, as in evaluations
+        if self._recurrence is not None:  # networks get unscaled rewards, as in evaluations
             self._recurrence.rewarded(transition.reward, transition.env)
             extras["seen_reward"] = self._algorithm.seen_reward(transition.reward)
         if self.rewards is not None:
@@ -102,13 +108,14 @@ class Collector(Source):
         return Experience(*transition, extras), episodes
 
     def _act(self, obs: Tree, step: int, total_steps: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return actions for all environments (N, ...), and the arrays to store with them."""
+        """Return actions (N, ...) for all environments, and the arrays to store with them."""
         at_random = step < self._algorithm.first_random_steps()
         if at_random and self._recurrence is None:
             return self._stepper.sample_actions(self._random), {}
         space = self._stepper.action_space
         mask = masks.mask_of(obs)
-        # Not where one ends: a vector environment that resets in a separate step draws for an action between.
+        # Reset the noise at an episode's start, not at its end: if an environment resets in a separate step, noise is
+        # drawn between the two.
         if np.count_nonzero(self._stepper.starts):
             self._noise = self._explorer.after_episode(self._noise, self._stepper.starts)
         noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space, mask)
@@ -121,7 +128,7 @@ class Collector(Source):
             "previous_reward": window.previous_reward[:, 0],
             "starts": window.is_first,
         }
-        (action, extras), carry = self._learner.remember("collect", window, noise)
+        (action, extras), carry = self._learner.call_with_carry("collect", window, noise)
         if at_random:
             action, extras = self._stepper.sample_actions(self._random), {}
         self._recurrence.step(carry, action)
@@ -136,7 +143,7 @@ class Collector(Source):
             self.rewards.interrupt(envs)
 
     def state_dict(self) -> dict[str, Any]:
-        """The noise process, the generator, the rewards' scale and the networks' carry."""
+        """Return the states of the exploration noise, its random generator, the reward scaler and the recurrence."""
         scaling = None if self.rewards is None else self.rewards.state_dict()
         recurrence = None if self._recurrence is None else self._recurrence.state_dict()
         return {
@@ -147,7 +154,7 @@ class Collector(Source):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Restore the result of `state_dict`. Raises CheckpointError if the shapes differ."""
         state_schema.check(state, {"noise": ArrayOf(self._stepper.num_envs, None)}, "collector")
         self._noise = np.array(state["noise"], np.float32)
         restore_rng(self._random, state["random"])

@@ -1,10 +1,10 @@
-"""The components of a trainer, made from its config, and their state in a checkpoint.
+"""The components of a trainer, created from its config, and their state in a checkpoint.
 
-stepper       the environments
-collector     acts in them, as the learner does
-normalizer    scales what they observe
-memory        keeps what was collected, and gives batches
-learner       learns from these
+stepper       the `VecEnv` of the training environments
+collector     acts in the environments with the learner's networks
+normalizer    scales observations
+memory        stores collected steps, and draws batches from them
+learner       learns from batches
 """
 
 from __future__ import annotations
@@ -32,41 +32,46 @@ AnyMemory = buffers.Replay | buffers.Rollout | buffers.MixedReplay | buffers.Sha
 
 
 class Execution:
-    """The processes of a trainer's environments and replay shards: here all in this process."""
+    """Creates environments and replay shards in this process. `ClusterExecution` uses other processes."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
-        """Make the environments. `options` are those of `environments.make`; warnings are appended to `notices`.
+        """Create the environments with these `options` of `environments.make`. Warnings go to `notices`.
 
-        Raises UsageError if the run was trained on a cluster.
+        Raises:
+            UsageError: The run was trained on a cluster, so it can only continue on a cluster.
         """
         if config.cluster:
             raise UsageError(
-                "This run was trained on a cluster, which decides its numbers. Give --cluster (in Python "
-                "cluster=duetto.Cluster())."
+                "This run was trained on a cluster. It can only continue on a cluster, because actors affect its "
+                "numbers. Give --cluster (in Python cluster=duetto.Cluster())."
             )
         return environments.make(environment, **options)
 
     def make_source(
         self, config: Config, stepper: environments.VecEnv, learner: learners.Learner, normalizer: Normalizer
     ) -> Source:
-        """Make the source of experience, which acts in the environments."""
+        """Create the source of experience, which acts in the environments."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
 
     def make_shards(self, stepper: environments.VecEnv) -> buffers.Shards | None:
-        """Make the replay buffer's shards; None keeps the whole buffer in this process."""
+        """Create the replay buffer's shards, or return None to store the whole buffer in this process."""
         return None
 
     def decided(self) -> dict[str, Any]:
-        """Return the options that decide numbers: `cluster` in the config."""
+        """Return the cluster's options that affect results; the config stores them as `cluster`."""
         return {}
 
 
 class Components:
-    """The parts of one trainer. They know nothing of its steps, its folder and its callbacks.
+    """The parts of one trainer. They do not know its step, its folder or its callbacks.
 
     Attributes:
-        stepper, learner, memory, normalizer, collector: See above.
-        shards: The processes that hold the replay memory; None if it is in this process.
+        stepper: The `VecEnv` of the training environments.
+        learner: The networks and their updates.
+        memory: The replay buffer or rollout.
+        normalizer: The scaling of observations.
+        collector: The source of experience.
+        shards: The processes that store the replay buffer; None if this process stores it.
     """
 
     stepper: environments.VecEnv
@@ -84,9 +89,9 @@ class Components:
         group: SeedGroup | None,
         notices: Notices,
     ) -> None:
-        """Make the parts. Sentences for the user go to `notices`."""
+        """Create the parts. Warnings for the user go to `notices`."""
         self._config, self._environment, self._notices = config, environment, notices
-        self._masked = False  # whether the memory has room for masks of allowed actions
+        self._masked = False  # whether the memory stores action masks
         options = config.run
         how: dict[str, Any] = {
             "num_envs": options.num_envs,
@@ -96,14 +101,14 @@ class Components:
         }
         with ExitStack() as opened:  # if a later part fails, close the earlier ones
             self.stepper = place.make_stepper(config, environment, notices, **how)
-            if not environments.is_instance(environment):  # the user closes an instance
+            if not environments.is_instance(environment):  # users close the environments that they created
                 opened.callback(self.stepper.close)
             self.learner = self._make_learner(learners.build if group is None else group.learner)
             self._goals, self.shards = self._make_goals(opened), place.make_shards(self.stepper)
             if self.shards is not None:
                 opened.callback(self.shards.close)
             self.normalizer = Normalizer(self.stepper.observation_space, *config.algorithm.observation_scaling())
-            if not config.algorithm.custom_networks():  # which may well take the observations as images
+            if not config.algorithm.custom_networks():  # custom networks may use any observation as an image
                 notices.extend(preprocessing.image_warnings(self.stepper.observation_space))
             self.collector = place.make_source(config, self.stepper, self.learner, self.normalizer)
             self.memory = self._make_memory(self.normalizer.kept(self.stepper.observation_space))
@@ -146,7 +151,7 @@ class Components:
         return made
 
     def _make_goals(self, opened: ExitStack) -> environments.GoalEnv | None:
-        """The environment that hindsight asks for rewards, or None. The run's own may live in other processes."""
+        """Create an environment in this process that computes hindsight rewards; return None without hindsight."""
         if getattr(self._config.algorithm.memory(), "hindsight", None) is None:
             return None
         goals = environments.GoalEnv(environments.make_eval(self._environment, kwargs=self._config.environment_options))
@@ -164,12 +169,14 @@ class Components:
         return buffers.Episodes(found.episodes, *randoms, found.lengths.tolist())
 
     def _remember_masks(self) -> None:
-        """Make the memory anew, with room for masks of allowed actions: only an environment's first info shows whether
-        it gives any. UsageError if the algorithm cannot learn with masks.
+        """Replace the memory by a memory that also stores action masks, for environments that return masks.
+
+        Raises:
+            UsageError: The algorithm cannot learn with masks.
         """
         self._config.algorithm.check_masks(self._config.environment)
         self._masked = True
-        del self.memory  # first, as memory may not suffice for two
+        del self.memory  # first, because RAM may not suffice for two buffers
         observation = self.normalizer.kept(self.stepper.observation_space)
         self.memory = self._make_memory(masks.space_with_mask(observation, self.stepper.action_space))
 
@@ -182,22 +189,22 @@ class Components:
 
     @property
     def steps_at_once(self) -> int:
-        """Steps between two places where the loop can end: those of one vector step."""
+        """The number of steps in one iteration (`num_envs`). The loop can stop only between iterations."""
         return self.stepper.num_envs
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, started new episodes before the last ended."""
+        """Cut the unfinished episodes, since new ones have started: everywhere, or where `envs` (N,) is True."""
         self.memory.interrupt(envs)
         self.collector.interrupt(envs)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every environment, and of the one that hindsight asks for rewards."""
+        """Set an attribute of every training environment, and of the environment that computes hindsight rewards."""
         self.stepper.set_attr(name, value)
         if self._goals is not None:
             self._goals.set_attr(name, value)
 
     def look_at_saved(self, saved: dict[str, Any]) -> None:
-        """Warn about environments that a resume cannot restore from the stepper's state in a checkpoint."""
+        """Warn about environments that a resume cannot restore. `saved` is the stepper's state in a checkpoint."""
         name, states = self.stepper.name, saved["environments"]
         if states is None:
             self._notices.append(f"The state of {name} cannot be saved: resuming this run starts new episodes.")
@@ -206,7 +213,7 @@ class Components:
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def acting_state(self) -> dict[str, Any]:
-        """The state that acting needs: parameters, observation scaling and spaces."""
+        """Return the state that acting needs: parameters, observation scaling and spaces."""
         return {
             "learner": {"parameters": self.learner.parameters()},
             "normalizer": self.normalizer.state_dict(),
@@ -220,7 +227,10 @@ class Components:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that resuming needs besides `acting_state`, with the whole learner's state; no transitions."""
+        """Return the state that resuming needs besides `acting_state`, without the memory's transitions.
+
+        The entry "learner" is the learner's whole state; it replaces the entry "learner" of `acting_state`.
+        """
         return {
             "learner": self.learner.state_dict(),
             "memory": self.memory.state_dict(),
@@ -229,7 +239,11 @@ class Components:
         }
 
     def load_state_dict(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
-        """Undo `acting_state` and `state_dict`, and load the memory's segments. CheckpointError if they do not fit."""
+        """Restore the results of `acting_state` and `state_dict`, and load the memory's segments.
+
+        Raises:
+            CheckpointError: The state does not fit this run's components.
+        """
         if state["spaces"]["action_mask"]:
             self._remember_masks()
         self.learner.load_state_dict(state["learner"])
@@ -241,8 +255,10 @@ class Components:
             for name, value in environments.attributes(state["stepper"]["environments"]).items():
                 self._goals.set_attr(name, value)
         if self.stepper.masked != self._masked:
-            gives = "gives masks of allowed actions now" if self.stepper.masked else "gives no info['action_mask'] now"
-            raise CheckpointError(f"{self.stepper.name} {gives}, unlike before. Put that back, or start a new run.")
+            gives = "returns action masks now" if self.stepper.masked else "returns no info['action_mask'] now"
+            raise CheckpointError(
+                f"{self.stepper.name} {gives}, unlike before. Change the environment back, or start a new run."
+            )
 
     def _load_memory(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
         self.memory.load_state_dict(state)
@@ -250,22 +266,23 @@ class Components:
             self.memory.load_segment(segment)
 
     def check_spaces(self, saved: dict[str, Any]) -> None:
-        """Raise CheckpointError if the environments do not have the spaces of a checkpoint."""
+        """Raise CheckpointError if the environments' spaces differ from those of a checkpoint."""
         observation, action = (spaces.from_json(saved[kind]) for kind in ("observation", "action"))
         check_same_spaces(self.stepper, observation, action, CheckpointError)
 
     # ------------------------------------------------------------------------------------------------ fine-tuning
     def begin_from(self, state: dict[str, Any]) -> None:
-        """Begin with the networks of another run's acting or whole state.
+        """Start with the networks of another run; `state` is that run's acting state or whole state.
 
-        Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
+        Raises:
+            CheckpointError: The networks, the spaces or the observation statistics do not fit.
         """
         self.check_spaces(state["spaces"])
         self.normalizer.load_state_dict(state["normalizer"])
         self.learner.load_parameters(state["learner"]["parameters"] | self.fixed())
 
     def fixed(self) -> Parameters:
-        """The parameters that are not learned, such as a fixed temperature of SAC; a new learner has the config's."""
+        """Return the parameters whose values are options, not learned, such as a fixed temperature of SAC."""
         algorithm = self._config.algorithm
         learned = algorithm.optimizers().keys() | algorithm.targets().keys()
         parameters = self.learner.parameters().items()

@@ -1,20 +1,22 @@
 """The training loop of device environments as one compiled JAX program.
 
-    advance(n)     n turns in one call; then episodes, metrics and the carry come back to the host
-      a turn, off-policy     act, step, store, and the updates that are due after this vector step
+    advance(n)     runs n turns in one call, then returns episodes, metrics and the carry to the host
+      a turn, off-policy     act, step, store, and make the updates that are due after this vector step
       a turn, on-policy      collect T vector steps, compute advantages, run all epochs
 
-Data      The carry is one tree of arrays, donated to each call: networks and optimizers as `JaxLearner` names them,
-          environments, observations, the noise process, running returns, statistics, and the replay buffer.
-          The plan is what the host knows of each turn beforehand: rates, schedules, phases, how many updates are due.
-Invariants  Losses, `update`, `collect` and `draw` are the algorithm's own. Every random number comes from a key folded
-          from (seed, purpose, vector step, update), or from an environment's own key, which is in the carry. So where
-          a call ends does not change any number: a run is the same with another n.
-State     The carry and the counts of steps and updates. The learner, the normalizer and the memory hold them between
-          calls, and a checkpoint saves those.
-Errors    `check` refuses what the loop cannot do yet. An observation, reward or metric that is not finite raises
-          NonFiniteError after the call.
-Reuses    `CompiledUpdate` for each phase, `generalized_advantages`, `n_step_return`, explorations, running statistics,
+Data      The carry is a tree of arrays: networks and optimizers with the names of `JaxLearner`, environments,
+          observations, exploration noise, running returns, statistics, and the replay buffer. Each call reuses the
+          memory of the carry's arrays (donates them) and returns new arrays. The plan contains numbers for each
+          turn, which the host computes before the call: learning rates, scheduled values, and the number of
+          updates with the kind of each (`Algorithm.phase`).
+Invariants  The loop calls the algorithm's own losses, `update`, `collect` and `draw`. Every random number comes from a
+          key that is folded from (seed, purpose, vector step, update), or from an environment's own key in the carry.
+          So results do not depend on the number of turns in a call.
+State     The state is the carry and the numbers of steps and updates. Between calls the learner, the normalizer, the
+          memory and `DeviceLoop.carry` hold it. Checkpoints save all of them.
+Errors    `check` raises UsageError for options that the loop does not support. If an observation, a reward or a metric
+          is NaN or infinite, NonFiniteError is raised after the call.
+Reuses    `CompiledUpdate` for each phase, `generalized_advantages`, `n_step_return`, explorers, running statistics,
           and the host's `Schedule`, which decides when updates are due.
 """
 
@@ -44,28 +46,33 @@ from duetto.learners.jax_random import KeyGenerator, purpose_key
 from duetto.learners.jax_update import CompiledUpdate
 from duetto.learners.multi_seed import SeedGroup, SeedRequest
 from duetto.networks.spaces import Box, Discrete, Space
-from duetto.training.diagnostics import ADVICE
+from duetto.training.metrics import ADVICE, RECENT
 
-MOST_TURNS = 1024  # of one call
-MOST_UPDATES = 2048  # of one call, about a second
-MOST_STEPS = 2**20  # of one call, over all environments: their episodes come back as arrays of this size
-FIRST_UPDATES = 100_000  # among which nearly every algorithm has all of its phases
-RECENT = 100  # episodes of a call that come back one by one; the others are counted
+MOST_TURNS = 1024  # maximum number of turns in a call
+MOST_UPDATES = 2048  # maximum number of updates in a call; they take about a second
+MOST_STEPS = 2**20  # maximum number of steps in a call: episodes are returned as arrays of this size
+FIRST_UPDATES = 100_000  # the program is compiled for the phases of these updates; a new phase later recompiles it
 OBSERVATION, REWARD = "", "reward"  # names of running statistics in the carry
 
 Carry = dict[str, Any]
 
 
 class Advance(NamedTuple):
-    """What one call brought: its updates in order, and the newest episodes that ended."""
+    """The results of one call of the compiled loop.
 
-    metrics: list[tuple[int, Metrics, dict[str, float]]]  # step, metrics, further numbers
+    Attributes:
+        metrics: The step and the metrics of each update; on-policy also the explained variance.
+        episodes: The last finished episodes, at most RECENT.
+        earlier_episodes: Number of episodes that finished in this call before those in `episodes`.
+    """
+
+    metrics: list[tuple[int, Metrics, dict[str, float]]]
     episodes: list[Episode]
-    earlier_episodes: int  # that ended before those
+    earlier_episodes: int
 
 
 def check(algorithm: Algorithm, environment: str) -> None:
-    """Raise UsageError if the compiled loop cannot train the algorithm with these options yet."""
+    """Raise UsageError if the compiled loop does not support the algorithm's options."""
     spec = algorithm.memory()
     unsupported = ("target_kl", "recompute_advantages", "hindsight", "demonstrations", "train_at_episode_end")
     missing = {
@@ -76,23 +83,23 @@ def check(algorithm: Algorithm, environment: str) -> None:
     }
     if absent := next((name for name, wanted in missing.items() if wanted), None):
         raise UsageError(
-            f"{algorithm.name()} with {absent} cannot run in the compiled loop of {environment} yet. Leave it out, or "
-            "step the environments from the host: --backend torch."
+            f"The compiled loop of {environment} does not support {algorithm.name()} with {absent} yet. Train without "
+            f"{absent}, or step the environments from the host: --backend torch."
         )
 
 
 class DeviceLoop:
-    """The compiled program of one run, and its plan.
+    """The compiled training loop of one run. For each call, the host computes a plan.
 
     Attributes:
-        carry: State passed between calls, except the learner's, normalizer's and memory's; part of checkpoints.
+        carry: The carry between two calls, except the parts that the learner, the normalizer and the memory hold.
         vector: The environments.
-        replay: The buffer's functions; None for rollouts.
-        steps_of_turn: Steps of one turn, over all environments.
-        most_turns: The maximum number of turns in one call.
+        replay: The functions of the replay buffer; None for rollouts.
+        steps_of_turn: Number of steps in a turn, summed over the environments.
+        most_turns: Maximum number of turns in a call.
     """
 
-    STATE: ClassVar[Any] = {}  # of a collector: none, since the carry is saved with the environments
+    STATE: ClassVar[Any] = {}  # empty, because checkpoints save the carry as the environments' state
 
     def __init__(
         self,
@@ -102,7 +109,7 @@ class DeviceLoop:
         seed: int,
         group: SeedGroup | None = None,
     ) -> None:
-        """`group` computes the program of several seeds at once."""
+        """Prepare the program; the first call of `advance` compiles it. `group` runs several seeds in one program."""
         self._algorithm, self._learner, self._seed, self._group = algorithm, learner, seed, group
         self.vector: VectorDeviceEnv = vector
         self.carry: Carry = {}
@@ -119,7 +126,7 @@ class DeviceLoop:
         self._length = 1 if self.replay else self._spec.steps  # vector steps of a turn
         self.steps_of_turn: int = n * self._length
         due = -(-n // self._spec.train_every) * self._spec.gradient_steps if self.replay else self._spec.epochs
-        self._most_due: int = due  # updates of one turn
+        self._most_due: int = due  # maximum number of updates in a turn
         self.most_turns: int = max(1, min(MOST_TURNS, MOST_UPDATES // due, MOST_STEPS // self.steps_of_turn))
         self._phases: set[int] = set(map(algorithm.phase, range(1, 1 + FIRST_UPDATES)))
         self._updates: dict[int, CompiledUpdate] = {}
@@ -127,7 +134,7 @@ class DeviceLoop:
 
     # ------------------------------------------------------------------------------------------------ on the host
     def first_carry(self, state: Any, obs: Any) -> Carry:
-        """Return the carry, without the learner's part, of environments that start."""
+        """Return the initial value of `carry`, from the state and observations of new episodes."""
         n = self.vector.num_envs
         carry: Carry = {
             "env": state,
@@ -143,7 +150,10 @@ class DeviceLoop:
         return carry
 
     def advance(self, carry: Carry, turns: int, step: int, horizon: int, schedule: Schedule) -> tuple[Carry, Advance]:
-        """Make some turns from `step` of all steps on; `horizon` is where schedules end. `carry` is used up."""
+        """Run `turns` turns; return the new carry and the results. The arrays of the old carry cannot be used again.
+
+        `step` is the number of earlier steps; schedules end at the step `horizon`.
+        """
         plan, phases = self._plan(turns, step, horizon, schedule)
         if self._run is None or set().union(*phases) - self._phases:
             self._phases.update(*phases)
@@ -163,7 +173,7 @@ class DeviceLoop:
         return carry, Advance(list(self._metrics(out, phases, step)), *_episodes(out, turns))
 
     def _plan(self, turns: int, step: int, horizon: int, schedule: Schedule) -> tuple[dict[str, Any], list[list[int]]]:
-        """Return each turn's inputs, arrays (most_turns, ...), and the phases of its updates."""
+        """Return the plan, as arrays (most_turns, ...), and for each turn the phases (kinds) of its updates."""
         rows, phases, random = [], [], self._algorithm.first_random_steps()
         updates = self._learner.updates
         for turn in range(turns):
@@ -176,7 +186,7 @@ class DeviceLoop:
                 due += 1
             phases.append([self._algorithm.phase(updates + i + 1) for i in range(due)])
             updates += due
-            # A rollout learns with the values of when it started, transitions with those of now.
+            # Rollouts use the scheduled values at their first step; replay uses the values after this vector step.
             progress = min(1.0, (before + self.steps_of_turn if self.replay else before) / horizon)
             rows.append(
                 {
@@ -208,15 +218,16 @@ class DeviceLoop:
         if not finite.all():
             at = step + int(finite.argmin()) * self.steps_of_turn
             raise NonFiniteError(
-                f"An observation or a reward is NaN or infinite after step {at}: look for the cause in the "
-                f"environment, or learning has diverged. {ADVICE}"
+                f"An observation or a reward is NaN or infinite after step {at}: the environment has an error, or "
+                f"learning has diverged. {ADVICE}"
             )
 
     # ------------------------------------------------------------------------------------------------ the program
     def _advance_each(self, carries: list[Carry], keys: list[Any], *plan: Any) -> list[tuple[Carry, dict[str, Any]]]:
-        """Make the same turns for one or several seeds; return a result of `_advance` for each.
+        """Run the same turns for one or several seeds; return the result of `_advance` for each seed.
 
-        Numbers of the plan are the same for all seeds, so loops and branches that depend on them stay as they are.
+        `vmap` leaves the plan unbatched, because it is the same for all seeds. So loops and branches on the plan's
+        numbers stay loops and branches.
         """
         if len(carries) == 1:
             return [self._advance(carries[0], keys[0], *plan)]
@@ -227,7 +238,7 @@ class DeviceLoop:
     def _advance(
         self, carry: Carry, keys: dict[str, Any], plan: dict[str, Any], first: Any, turns: Any
     ) -> tuple[Carry, dict[str, Any]]:
-        """Make turns from the vector step `first` on; return arrays (most_turns, ...) about them."""
+        """Run `turns` turns from the vector step `first`; return the carry, and outputs as arrays (most_turns, ...)."""
 
         def turn(i: Any, state: tuple[Carry, dict[str, Any]]) -> tuple[Carry, dict[str, Any]]:
             carry, out = state
@@ -249,7 +260,7 @@ class DeviceLoop:
         return jax.lax.fori_loop(0, turns, turn, (carry, out))
 
     def _collect(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any], dict[str, Any]]:
-        """Act and step; return the carry, the transition (N, ...) by name, and outputs for the host."""
+        """Make a vector step; return the carry, a dict with the transitions (N, ...), and outputs for the host."""
         random = KeyGenerator(jax.random.fold_in(plan["keys"]["exploration"], step))
         if self._scaling.mode in ("collected", "steps"):
             carry = self._observe(carry, carry["obs"])
@@ -302,7 +313,7 @@ class DeviceLoop:
         return carry | {"learner": learner, "moments": moments, "memory": memory}, outputs | {"values": values}
 
     def _draw(self, carry: Carry, written: Any, random: Any) -> tuple[Any, Any]:
-        """Return a batch as networks see it, and the statistics after it, in the order of `Normalizer.batch`."""
+        """Draw a batch; return it scaled, and the updated statistics. Scale and update as `Normalizer.batch` does."""
         assert self.replay is not None
         batch = self.replay.batch(carry["memory"], written, self.replay.draw(written, self._spec.batch_size, random))
         if self._rewards is not None and self._rewards.sampled:
@@ -329,7 +340,7 @@ class DeviceLoop:
     def _rollout(
         self, carry: Carry, step: Any, plan: dict[str, Any]
     ) -> tuple[Carry, RolloutBatch, Any, dict[str, Any]]:
-        """Collect a rollout; return the carry, the batch, its raw observations, and outputs for the host."""
+        """Collect a rollout; return the carry, the batch, the batch's raw observations, and outputs for the host."""
 
         def collect(carry: Carry, inputs: tuple[Any, Any]) -> tuple[Carry, Any]:
             number, own = inputs
@@ -349,7 +360,7 @@ class DeviceLoop:
         return carry, *self._batch(carry, steps, last), outputs
 
     def _batch(self, carry: Carry, steps: dict[str, Any], last: Any) -> tuple[RolloutBatch, Any]:
-        """Return the batch, its T·N rows in the order of `buffers.Rollout`, and its raw observations."""
+        """Return the batch, with T·N rows in the order of `buffers.Rollout`, and its raw observations."""
         value, ended = steps["value"], steps["truncated"] & ~steps["terminated"]
         following = jnp.where(ended, steps["final_value"], jnp.concatenate([value[1:], last[None]]))
         ends, spec = (steps["terminated"], steps["truncated"]), self._spec
@@ -367,11 +378,11 @@ class DeviceLoop:
         return batch, rows["obs"]
 
     def _epoch(self, batch: RolloutBatch, plan: dict[str, Any], key: Any, learner: Any, epoch: Any) -> tuple[Any, Any]:
-        """Learn once from every row of a rollout; return the means of the minibatches' metrics."""
+        """Learn once from every row of a rollout; return the learner's state and the minibatches' mean metrics."""
         random: Any = KeyGenerator(jax.random.fold_in(key, epoch))
         rows: Any = self._algorithm.split(random, len(batch.weight))
         noise = self._algorithm.draw(random, batch)
-        # Rows are gathered once an epoch: one gather of all is faster than one for each minibatch.
+        # Gather all rows of an epoch at once: this is faster than a gather for each minibatch.
         shuffled = jax.tree.map(lambda x: x[rows.reshape(-1)].reshape(*rows.shape, *x.shape[1:]), batch)
         [update] = self._updates.values()
 
@@ -384,7 +395,7 @@ class DeviceLoop:
 
     # ------------------------------------------------------------------------------------------------ updates
     def _prepare(self, carry: Carry, plan: dict[str, Any]) -> None:
-        """Trace the update of every phase, and compile the program again."""
+        """Trace the update of every known phase, and create the program, which the next call compiles."""
         one, random = jax.tree.map(lambda part: part[0], plan), KeyGenerator(self._keys["updates"])
         one["keys"] = self._keys
         if self.replay:
@@ -407,7 +418,7 @@ class DeviceLoop:
         return max(len(update.names) for update in self._updates.values())
 
     def _learn(self, learner: Any, plan: dict[str, Any], phase: Any, batch: Any, noise: Any) -> tuple[Any, Any]:
-        """Make one update; return the learner's state and the metrics, padded with zeros."""
+        """Make one update; return the learner's state, and the metrics padded with zeros to `_width`."""
 
         def of(update: CompiledUpdate, learner: Any) -> tuple[Any, Any]:
             changed, values, _ = update.step(learner, batch, noise, plan["rates"], plan["scheduled"])
@@ -419,7 +430,7 @@ class DeviceLoop:
         return jax.lax.switch(jnp.searchsorted(jnp.asarray(list(self._updates)), phase), branches, learner)
 
     def _networks(self, learner: Any) -> SimpleNamespace:
-        """Return the acting networks as a policy calls them; on-policy ones in the precision of updates."""
+        """Return the acting networks: on-policy in the precision of updates, else in float32."""
         precision = self._learner.precision if self._learner.on_policy else "float32"
         names = self._algorithm.acting_networks
         return SimpleNamespace(**{n: self._learner.called(n, learner[f"net/{n}"], precision) for n in names})
@@ -428,7 +439,7 @@ class DeviceLoop:
         return self._algorithm.value(self._networks(carry["learner"]), seen)
 
     def _random_action(self, random: KeyGenerator, like: Any) -> Any:
-        """Draw uniform actions, as `ActionMap.sample` does."""
+        """Draw uniform actions with the shape of `like`, as `ActionMap.sample` does."""
         match self._action:
             case Box():
                 return random.uniform(-1.0, 1.0, like.shape)
@@ -450,7 +461,7 @@ class DeviceLoop:
         return normalize(obs, Moments(*carry["moments"][OBSERVATION]), self._scaling.clip)
 
     def _scale_reward(self, carry: Carry, reward: Any, done: Any) -> tuple[Carry, Any]:
-        """Return rewards (N,), scaled unless that is done when they are sampled, as `RewardScaler` does."""
+        """Update the reward statistics; return the carry and rewards (N,), scaled unless batches are scaled later."""
         sums = carry["sums"] * self._spec.discount + reward
         moments = update_moments(Moments(*carry["moments"][REWARD]), sums)
         carry = carry | {
@@ -479,7 +490,7 @@ def on_device(moments: Moments) -> Moments:
 
 
 def _episodes(out: dict[str, Any], turns: int) -> tuple[list[Episode], int]:
-    """Return the newest episodes that ended, in order, and the number of the others."""
+    """Return the last finished episodes, at most RECENT, in order, and the number of earlier ones."""
     envs = out["done"].shape[-1]
     done, returns, lengths = (out[name][:turns].reshape(-1, envs) for name in ("done", "returns", "lengths"))
     ended = np.argwhere(done)

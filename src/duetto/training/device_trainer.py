@@ -1,10 +1,10 @@
-"""A run in environments of arrays: a `Trainer` whose steps and updates are made by the compiled loop.
+"""The trainer for device environments: a compiled JAX program makes the steps and updates.
 
-    each call   as many turns as fit before the next line of metrics, evaluation, checkpoint or the end
-    between     metrics, evaluations, callbacks and checkpoints, as in any run
+    a call of the program   runs until metrics, an evaluation or a checkpoint are due, or to the end
+    between two calls       metrics, evaluations, callbacks and checkpoints, as in any run
 
-Callbacks are called between two calls of the program: `on_step` after each, `on_update` never. A rollout is never cut,
-so a run with rollouts makes whole ones, and may go beyond `steps` by less than one rollout.
+The trainer calls the hook `on_step` after each call of the program, and never calls `on_update`. Rollouts are never
+cut, so an on-policy run may exceed `steps` by less than one rollout.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from duetto.training.trainer import Trainer
 
 
 class DeviceMemory(Memory):
-    """The host's part of a device buffer: its arrays between two calls, and what checkpoints hold of them.
+    """Holds the arrays of a device buffer between two calls of the program, and saves them in checkpoints.
 
     Attributes:
-        arrays: See `DeviceReplay`; {} for rollouts.
-        rows: Steps that each environment's ring can hold; 0 for rollouts.
-        schedule: How many updates are due; not used with rollouts.
+        arrays: The arrays of `DeviceReplay`; {} for rollouts.
+        rows: Capacity of each environment's ring in steps; 0 for rollouts.
+        schedule: Decides how many updates are due; not used with rollouts.
+        number: Number of steps ever stored for each environment.
     """
 
     def __init__(self, spec: Any, num_envs: int, replay: DeviceReplay | None) -> None:
@@ -49,28 +50,31 @@ class DeviceMemory(Memory):
         self.rows: int = replay.rows if replay else 0
         self.arrays: Arrays = replay.allocate() if replay else {}
         self.schedule: Schedule = Schedule.of(spec) if isinstance(spec, ReplaySpec) else Schedule(0, 1, 1)
-        self.number: int = 0  # steps of each environment
+        self.number: int = 0
 
     def __len__(self) -> int:
         return min(self.number, self.rows) * self._num_envs
 
     @property
     def written(self) -> np.ndarray:
-        """(num_envs,) int64, steps ever stored per environment; zeros for rollouts."""
+        """(num_envs,) int64, number of steps ever stored for each environment; zeros for rollouts."""
         return np.full(self._num_envs, self.number if self._replay else 0, np.int64)
 
     def due(self) -> Iterator[Sample]:
-        """Yield nothing: the compiled loop learns."""
+        """Yield nothing, because the compiled loop makes all updates."""
         return iter(())
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Truncate the running episodes: new ones start."""
+        """Truncate the unfinished episodes of all environments, because new episodes start."""
         if self._replay and self.number:
             slot = (self.number - 1) % self.rows
             self.arrays["truncated"] = self.arrays["truncated"].at[slot].set(True)
 
     def segment(self, since: np.ndarray) -> Segment | None:
-        """Return the steps stored after the counts `since`, the environments' steps one after the other."""
+        """Return the stored steps except the first `since[i]` of environment i, sorted by environment, then by step.
+
+        `since` is (num_envs,), with equal elements. Return None if no step is left.
+        """
         if self._replay is None or not self.number:
             return None
         start = max(int(since[0]), self.number - self.rows)
@@ -83,7 +87,11 @@ class DeviceMemory(Memory):
         return {"start": counts[0], "count": counts[1], **flat}
 
     def load_segment(self, segment: Segment) -> None:
-        """Put steps back, after `load_state_dict`. CheckpointError if it is not of this buffer."""
+        """Load the steps of a segment. `load_state_dict` must be called first.
+
+        Raises:
+            CheckpointError: The segment does not fit this buffer.
+        """
         counts = ArrayOf(self._num_envs, (), np.int64)
         state_schema.check(segment, {"start": counts, "count": counts}, "a segment of the memory")
         start, count = int(segment["start"][0]), int(segment["count"][0])
@@ -99,24 +107,27 @@ class DeviceMemory(Memory):
             self.arrays[name] = array.at[slots].set(steps[wanted])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything but the steps."""
+        """Return the buffer's shape, the number of steps and the state of the update schedule, but no stored step."""
         sizes = {"environments": self._num_envs, "rows": self.rows}
         return {"shape": sizes, "number": self.number, "schedule": self.schedule.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`. CheckpointError for a buffer of other sizes."""
+        """Restore the result of `state_dict`. Raises CheckpointError for a buffer of another size."""
         state_schema.check(state, {"shape": ANY, "number": int, "schedule": ANY}, "memory")
         if state["shape"] != self.state_dict()["shape"]:
             raise CheckpointError(
-                f"The checkpoint's replay memory has other sizes ({state['shape']}). Set replay_capacity and the "
-                "number of environments back."
+                f"The checkpoint's replay buffer has another size ({state['shape']}). Change replay_capacity and "
+                "num_envs back."
             )
         self.number = state["number"]
         self.schedule.load_state_dict(state["schedule"])
 
 
 class DeviceExecution(Execution):
-    """Runs environments and updates in the compiled loop, which may be that of several seeds."""
+    """Builds a `DeviceLoop`, which acts and learns in one compiled program, in place of a `Collector`.
+
+    The seeds of a `SeedGroup` share this program.
+    """
 
     def __init__(self, group: SeedGroup | None) -> None:
         self._group = group
@@ -130,7 +141,7 @@ class DeviceExecution(Execution):
 
 
 class DeviceComponents(Components):
-    """The parts of a run in the compiled loop."""
+    """The parts of a trainer that uses the compiled loop."""
 
     memory: Any  # a DeviceMemory
     collector: Any  # a DeviceLoop
@@ -139,7 +150,7 @@ class DeviceComponents(Components):
         return DeviceMemory(self._config.algorithm.memory(), self.stepper.num_envs, self.collector.replay)
 
     def reset(self) -> None:
-        """Start the same first episodes as the host's loop with this seed."""
+        """Start the first episodes, in the same states as a run on the host with this seed."""
         super().reset()
         self._take_environments()
 
@@ -147,17 +158,17 @@ class DeviceComponents(Components):
         engine = self.stepper.engine
         assert isinstance(engine, DeviceEngine)
         self.collector.carry = self.collector.first_carry(engine.state, self.stepper.obs)
-        engine.state = None  # from now on the program owns the state
+        engine.state = None  # from now on the state is in the carry
 
     def advance(self, turns: int, step: int, horizon: int) -> Advance:
-        """Run the compiled loop for `turns` turns."""
+        """Run `turns` turns (see `device_loop`). `step` is the number of earlier steps; schedules end at `horizon`."""
         loop, memory, moments = self.collector, self.memory, self.normalizer.moments
         learner: Any = self.learner
         scaling = {OBSERVATION: on_device(moments[OBSERVATION])} if moments else {}
         carry = loop.carry | {"learner": learner.state, "moments": loop.carry["moments"] | scaling}
         if memory.rows:
             carry["memory"] = memory.arrays
-        carry = jax.device_put(carry, learner.device)  # all arrays committed, so that the program compiles once
+        carry = jax.device_put(carry, learner.device)  # an uncommitted array would cause a second compilation
         carry, advance = loop.advance(carry, turns, step, horizon, memory.schedule)
         learner.state = carry.pop("learner")
         memory.arrays = carry.pop("memory", {})
@@ -172,7 +183,7 @@ class DeviceComponents(Components):
     @property
     @override
     def steps_at_once(self) -> int:
-        """The steps of one turn of the loop."""
+        """The number of steps in one turn of the compiled loop, which can stop only between turns."""
         return self.collector.steps_of_turn
 
     @override
@@ -198,7 +209,7 @@ class DeviceComponents(Components):
 
 
 class DeviceTrainer(Trainer):
-    """A trainer whose loop runs in one compiled program."""
+    """A trainer whose steps and updates run in one compiled program."""
 
     components_type: type[Components] = DeviceComponents
     step: int
@@ -207,16 +218,15 @@ class DeviceTrainer(Trainer):
     def __init__(
         self, config: Config, folder: Any, environment: Any, place: Any = None, group: SeedGroup | None = None
     ):
-        """Create a trainer. UsageError for options that the compiled loop does not support."""
+        """Create a trainer. Raises UsageError for options that the compiled loop does not support."""
         device_loop.check(config.algorithm, config.environment)
         if place is not None:
-            raise UsageError(
-                f"{config.environment} steps in one compiled program, not on a cluster. Leave --cluster out."
-            )
-        super().__init__(config, folder, environment, DeviceExecution(group))  # each seed has its own learner
+            raise UsageError(f"{config.environment} steps in one compiled program, not on a cluster. Remove --cluster.")
+        # The base class does not get `group`, because here each seed has its own learner.
+        super().__init__(config, folder, environment, DeviceExecution(group))
 
     def _collect(self) -> None:
-        """Make the turns until the next evaluation, checkpoint or line of metrics."""
+        """Run at most `most_turns` turns of the compiled loop, until metrics, an evaluation or a checkpoint are due."""
         loop = self.components.collector
         if not self.learner.updates and not self.step:
             self.on_activity("compiling the training loop")

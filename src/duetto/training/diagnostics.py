@@ -1,7 +1,7 @@
-"""Diagnostics: a run too short to learn, a run that made no update, a collapsed policy, and NaN.
+"""Warnings about a run that does not learn.
 
-before the run     it ends before its first update, or all of its actions are random       a notice
-while it runs      entropy or KL divergence shows a collapsed policy (`Algorithm.symptom`)  a notice, once
+before the run     the run ends before its first update, or all actions are random          a notice
+during the run     entropy or KL divergence shows a collapsed policy (`Algorithm.symptom`)  a notice, once
                    a parameter or a metric is NaN or infinite                               NonFiniteError
 after the run      no update was made, for example because no episode ended                 a notice
 """
@@ -30,16 +30,15 @@ class Diagnostics:
         self._collapsed = False
 
     def before_run(self, step: int) -> None:
-        """Add a notice if the run from `step` on makes no update, or if all of its actions are random."""
+        """Add a notice if the run will make no update after `step`, or if all of its actions will be random."""
         parts, algorithm, steps = self._components, self._algorithm, self._options.steps
         if step >= steps:
             return
         num_envs, spec, reasons = parts.stepper.num_envs, algorithm.memory(), list[str]()
         first, because = spec.first_update(num_envs)
-        left = math.ceil((steps - step) / num_envs) * num_envs  # the last vector step may go beyond
-        if self._stored() + left < first and not (
-            parts.learner.updates and spec.on_policy
-        ):  # a rollout's rest is normal
+        left = math.ceil((steps - step) / num_envs) * num_envs  # the last vector step may exceed `steps`
+        # An on-policy run that has already learned may end within a rollout.
+        if self._stored() + left < first and not (parts.learner.updates and spec.on_policy):
             after = " after pre-training" if parts.memory.pretraining_left else ""
             reasons.append(f"there will be no update{after}, because {because}")
         if steps <= (random := algorithm.first_random_steps()):
@@ -52,9 +51,9 @@ class Diagnostics:
             )
 
     def on_metrics(self, line: Mapping[str, Any]) -> None:
-        """Add a notice if a line of metrics shows a collapsed policy; only the first time."""
+        """Add a notice the first time that a line of metrics shows a collapsed policy."""
         means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
-        if self._components.stepper.masked:  # where a mask allows one action, entropy is 0 without a collapse
+        if self._components.stepper.masked:  # if a mask allows only one action, an entropy of 0 is normal
             means.pop("entropy", None)
         symptom = self._algorithm.symptom(means, self._components.stepper.action_space)
         if symptom and not self._collapsed:
@@ -62,18 +61,18 @@ class Diagnostics:
             self._notices.append(f"Step {line['step']:,}: {symptom}")
 
     def after_run(self, step: int, episodes: int) -> None:
-        """Add a notice if the run made no update until `step`, unless `before_run` predicted that."""
+        """Add a notice if the run made no update until `step`, unless `before_run` has warned of it."""
         predicted = self._stored() < self._algorithm.memory().first_update(self._components.stepper.num_envs)[0]
         if not (self._components.learner.updates or predicted):
             ended = "" if episodes else " No episode ended: give the environment a time limit (max_episode_steps)."
             self._notices.append(
-                f"The run made no update in {step:,} steps.{ended} Updates wait for learning_starts and train_every; "
-                "with train_at_episode_end and hindsight for the end of an episode; and sequences, unless "
-                "learn_from_start is true, for an episode of burn_in and unroll steps."
+                f"The run made no update in {step:,} steps.{ended} Updates start after learning_starts and train_every "
+                "steps. With train_at_episode_end or hindsight, they also wait for the end of an episode. Recurrent "
+                "networks without learn_from_start also wait for an episode of burn_in + unroll steps."
             )
 
     def _stored(self) -> int:
-        """Steps that count for the next update: those since the last rollout, or all that were ever stored."""
+        """Return how many steps were stored: on-policy in the current rollout, off-policy in the whole run."""
         memory = self._components.memory
         return len(memory) if self._components.learner.on_policy else int(memory.written.sum())
 

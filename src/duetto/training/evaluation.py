@@ -1,7 +1,7 @@
 """Evaluations of the policy: whole episodes in separate environments, by default without exploration.
 
-The protocol of TD3's authors: fixed steps, step 0 included, and the same initial states every time (episode k of every
-evaluation starts from seed + 100 + k). So an evaluation depends on the parameters alone, not on the ones before it.
+The protocol is that of TD3's authors. Evaluations are at fixed steps, including step 0. They use the same initial
+states: episode k of every evaluation starts from seed + 100 + k. So the result depends only on the parameters.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from duetto.storage.logs import Csv
 from duetto.training.notices import LOGGER
 from duetto.training.policy import EvaluationPolicy
 
-PARALLEL = 10  # environments at most; more would not be faster
+PARALLEL = 10  # maximum number of environments; more are not faster
 SEED_OFFSET = 100
-# Vector steps without the end of an episode before a warning: the longest usual episodes, Atari's, have 27,000.
+# Warn if no episode ends in this number of vector steps. Even Atari's long episodes have at most 27,000.
 PATIENCE = 100_000
 ENDLESS = (
-    f"no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. If they never do, "
+    f"no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. If they never end, "
     "give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train without evaluations "
     "(--evaluate-every 0, evaluate_every=0)."
 )
@@ -40,20 +40,22 @@ Act = EvaluationPolicy | Callable[[Tree], np.ndarray]  # actions (N, ...) for ob
 
 
 class Evaluation(NamedTuple):
-    """Whole episodes, in order of their seeds.
+    """The results of whole episodes, in the order of their seeds.
 
-    `returns` (episodes,) float64 are undiscounted, of the environment's own rewards; `lengths` (episodes,) int64 are in
-    steps. `successes` (episodes,) float64 is 1 for success, 0 for failure and NaN if the episode does not report
-    it; it is None if no episode does.
+    Attributes:
+        returns: (episodes,) float64, undiscounted sums of unscaled rewards.
+        lengths: (episodes,) int64, in steps.
+        successes: (episodes,) float64: 1 for success, 0 for failure, NaN for an episode that does not report it. None
+            if no episode reports it.
     """
 
-    returns: np.ndarray  # (episodes,) float64
-    lengths: np.ndarray  # (episodes,) int64
-    successes: np.ndarray | None = None  # (episodes,) float64, 1 where the task was done, NaN if unknown
+    returns: np.ndarray
+    lengths: np.ndarray
+    successes: np.ndarray | None = None
 
     @property
     def success_rate(self) -> float | None:
-        """The success rate in [0, 1] of episodes that report success; None without a report."""
+        """Success rate in [0, 1] of the episodes that report success; None if no episode reports it."""
         return None if self.successes is None else float(np.nanmean(self.successes))
 
     @property
@@ -67,7 +69,7 @@ class Evaluation(NamedTuple):
         return float(self.returns.std())
 
     def numbers(self) -> dict[str, float | None]:
-        """Return the numbers of the evaluation's row in `evaluations.csv`."""
+        """Return the results for the evaluation's row in `evaluations.csv`, by column."""
         return {
             "mean_return": self.mean_return,
             "std_return": self.std_return,
@@ -91,14 +93,14 @@ class Evaluation(NamedTuple):
 def evaluate(
     act: Act, stepper: VecEnv, episodes: int, seed: int, tell: Callable[[str], None] = lambda _: None
 ) -> Evaluation:
-    """Run episodes 0 .. episodes-1, several at a time, each in an environment with its own seed.
+    """Run episodes 0 .. episodes-1, several at a time; episode k starts from seed + 100 + k.
 
-    `tell` gets a few words on the progress before each vector step. If no episode ends for very long, the logger warns.
+    `tell` gets a few words about the progress before each vector step. Logs a warning if no episode ends for very long.
     """
     started = since = stepper.steps
     returns, lengths, successes = np.zeros(episodes), np.zeros(episodes, np.int64), np.full(episodes, np.nan)
     stepper.reset(seed + SEED_OFFSET)
-    running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
+    running = {env: env for env in range(min(stepper.num_envs, episodes))}  # for each environment, its episode's number
     upcoming = len(running)
     while running:
         done = min(upcoming, episodes) - len(running)
@@ -122,9 +124,9 @@ def evaluate(
 
 @preserve()
 def watch(act: Act, stepper: VecEnv, seed: int, on_frame: Callable[[np.ndarray], None] | None = None) -> Episode:
-    """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`.
+    """Run one episode of the first environment, and pass every rendered frame (H, W, 3) uint8 to `on_frame`.
 
-    Without `on_frame` the environment shows itself, if it can.
+    Without `on_frame`, the environment opens its own window. Raises UsageError if it cannot.
     """
     (stepper.show if on_frame is None else stepper.reset)(seed + SEED_OFFSET)
     while True:
@@ -147,8 +149,8 @@ class Evaluator:
     """Evaluates the policy of one run, and records the results.
 
     Attributes:
-        last: The step of the newest evaluation, and its result; or None.
-        table: The table of results.
+        last: The step and the result of the latest evaluation; None before the first.
+        table: The file `evaluations.csv`.
     """
 
     STATE: ClassVar[dict[str, Any]] = {"lines": int, "best": OptionalOf(float), "best_step": int}
@@ -164,9 +166,9 @@ class Evaluator:
 
         Args:
             options: The options of the run.
-            make: Makes `num_envs` environments.
+            make: Creates `num_envs` environments.
             folder: The run's folder.
-            store: The store of the best parameters.
+            store: Saves the best parameters.
         """
         self._options, self._make = options, make
         self.table: Csv = Csv(folder / "evaluations.csv", FIELDS)
@@ -179,12 +181,12 @@ class Evaluator:
     def evaluate(
         self, policy: EvaluationPolicy, step: int, seconds: float, acting: dict[str, Any], tell: Callable[[str], None]
     ) -> Evaluation:
-        """Evaluate the policy of a step, and record the result. `acting` is the state that acting needs."""
+        """Evaluate the policy, and record the result. If it is the best, save `acting`, the state that acting needs."""
         result = evaluate(policy, self._environments(), self._options.evaluation_episodes, self._options.seed, tell)
         self.last = (step, result)
         about = {"step": step, "episodes": len(result.returns), "seconds": round(seconds, 1)}
         self.table.append(about | result.numbers())
-        # The first of equal returns is the best, except that step 0 loses to any later step.
+        # Of equal returns the earliest is the best, except that a later step replaces step 0.
         if self._best is None or (result.mean_return, step > 0) > (self._best, self._best_step > 0):
             self._best, self._best_step = result.mean_return, step
             self._store.save_best(step, acting, {"mean_return": result.mean_return})
@@ -200,7 +202,7 @@ class Evaluator:
         return self._vec_env
 
     def keep_best(self) -> None:
-        """Remove all parameters except the best, after a checkpoint recorded them."""
+        """Remove the parameters of earlier best evaluations. Called after a checkpoint has recorded the best step."""
         if self._best is not None:
             self._store.keep_best(self._best_step)
 
@@ -211,13 +213,13 @@ class Evaluator:
             self._vec_env.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """The best return; `lines` is the length of the table."""
+        """Return the best return with its step, and the number of rows of `evaluations.csv`."""
         return {"lines": self.table.synced_lines(), "best": self._best, "best_step": self._best_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
-        """Undo `state_dict`, and drop the rows and the best parameters of later evaluations.
+        """Restore the result of `state_dict`, and remove rows and best parameters of later evaluations.
 
-        Returns sentences on what was damaged.
+        Returns a message for each damaged file.
         """
         notices = self.table.cut_back(state["lines"])
         self._best, self._best_step = state["best"], state["best_step"]
@@ -227,7 +229,7 @@ class Evaluator:
         try:
             self._store.load_best()
         except CheckpointError as error:
-            notices.append(f"{error} The next evaluation's become the best.")
+            notices.append(f"{error} The next evaluation saves its parameters as the best.")
             self._best = None
         return notices
 
@@ -238,7 +240,7 @@ def check_same_spaces(
     action: spaces.Space,
     error: type[DuettoError] = UsageError,
 ) -> None:
-    """Raise the error if the environment has other spaces than these, which the agent was trained with."""
+    """Raise `error` if the environment's spaces differ from the spaces of the agent, `observation` and `action`."""
     for kind, theirs, ours in (
         ("observation", stepper.observation_space, observation),
         ("action", stepper.action_space, action),
@@ -246,5 +248,5 @@ def check_same_spaces(
         if apart := spaces.describe_difference(kind, theirs, ours):
             raise error(
                 f"{stepper.name} has the {kind} space {apart[0]}; the agent was trained with {apart[1]}. Choose an "
-                "environment of the same spaces, or the run's options of it."
+                "environment with the same spaces, or give it the run's environment options."
             )

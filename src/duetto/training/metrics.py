@@ -1,8 +1,9 @@
-"""The metrics of learning, gathered without waiting for the device, and read when a line is due.
+"""The metrics of a run: lines of `metrics.jsonl` and points of TensorBoard.
 
-Every `log_every` steps, and at the end, one line goes to `metrics.jsonl` and to TensorBoard: means over the updates
-since the last line, and of the numbers that the user's callbacks gave since then. Keys that start with "time/" depend
-on the machine; all others are equal in two runs of the same config, if the user's are.
+Every `log_every` steps, and at the end, the log writes one line. The line contains means over the updates since the
+last line, and means of the numbers that callbacks logged since then. Until a line is due, metrics stay on the device,
+so that the loop does not wait for the device. Keys that start with "time/" depend on the machine. Two runs
+with the same config have equal values for all other keys, except keys from callbacks.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ from duetto.storage import safe_open
 from duetto.storage.logs import JsonLines
 from duetto.training.notices import LOGGER
 
-_OWN = "/"  # what the names of the user's own numbers start with, among the sums
+_OWN = "/"  # prefix of custom names in `MetricLog._window`
 _NAME = re.compile(r"[^\W_][\w .-]*(/\w[\w .-]*)*")
 _TAKEN = ("train/", "learn/", "time/", "evaluation/")
 ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
-RECENT = 100  # finished episodes that the training return is a mean of
+RECENT = 100  # the training return is the mean over at most this many of the last finished episodes
 
 
 class MetricLog:
-    """The current window of metrics, the recent episodes, and the files that lines go to.
+    """Collects metrics and recent episodes, and writes lines to `metrics.jsonl` and TensorBoard.
 
     Attributes:
-        episodes: Training episodes that have ended.
-        last: Steps and updates at the last line; zeros before the first.
-        last_line: That line; empty before the first of this process.
-        listeners: Called with the step and the numbers of each line and each evaluation.
+        lines: The file `metrics.jsonl`.
+        episodes: Number of finished training episodes.
+        last: Steps and updates at the last line; zeros before the first line.
+        last_line: The last line that this process wrote; {} before the first.
+        listeners: Functions that get the step and the numbers of each line and each evaluation.
     """
 
     STATE: ClassVar[dict[str, Any]] = {
@@ -61,42 +63,42 @@ class MetricLog:
         safe_open.check_folders([folder / "tensorboard"])
         self.lines: JsonLines = JsonLines(folder / "metrics.jsonl")
         self._board: Board | None = None
-        self._pending: list[tuple[int, Metrics]] = []  # not looked at yet, with the step of each
-        self._window: dict[str, tuple[float, int]] = {}  # sum and count of each number
+        self._pending: list[tuple[int, Metrics]] = []  # steps and metrics that are still on the device
+        self._window: dict[str, tuple[float, int]] = {}  # sum and count of each name since the last line
         self._returns: deque[float] = deque(maxlen=RECENT)
         self._lengths: deque[int] = deque(maxlen=RECENT)
         self._successes: deque[float] = deque(maxlen=RECENT)
         self.episodes: int = 0
         self.last: tuple[int, int] = (0, 0)
         self.last_line: dict[str, Any] = {}
-        self._published = 0  # TensorBoard has no points from this step on
+        self._published = 0  # 1 + the last step in TensorBoard; 0 before the first
         self.listeners: list[Callable[[int, dict[str, float]], None]] = []
 
     @property
     def recent_return(self) -> float | None:
-        """Mean training return of the recent episodes, exploration included."""
+        """Mean training return of the recent episodes, with exploration; None before the first."""
         return float(np.mean(self._returns)) if self._returns else None
 
     def add(self, step: int, metrics: Metrics, numbers: Mapping[str, float] | None = None) -> None:
-        """Keep an update's metrics, which stay on the device, and numbers that are known already."""
+        """Add an update's metrics, which stay on the device until they are needed, and further `numbers` to log."""
         self._pending.append((step, metrics))
         for name, value in (numbers or {}).items():
             self._count(name, value)
 
     def scalar(self, name: str, value: float) -> None:
-        """Log a custom number: the next line has the mean of its values since the last line.
+        """Log a custom number. The next line contains the mean of its values since the last line.
 
         Args:
-            name: Words, grouped by "/", that are none of Duetto's own names.
+            name: The number's name, as in "robot/torque". Duetto's own names are not allowed.
             value: A number; NaN and infinity are allowed.
 
         Raises:
-            UsageError: The name is malformed or taken, or the value is no number.
+            UsageError: The name is invalid or reserved, or the value is not a number.
         """
         if not (isinstance(name, str) and _NAME.fullmatch(name)) or name == "step" or name.startswith(_TAKEN):
             raise UsageError(
-                f"{name!r} cannot be a scalar's name: use words of letters, digits, '_', '-', '.' and blanks, a letter "
-                f"or digit first, and '/' between groups, as in 'robot/torque', but not step or {', '.join(_TAKEN)}."
+                f"{name!r} cannot be a scalar's name. Use letters, digits, '_', '-', '.' and blanks, a letter or digit "
+                f"first, and '/' between groups, as in 'robot/torque'. Reserved are step and {', '.join(_TAKEN)}."
             )
         try:
             self._count(_OWN + name, float(value))
@@ -104,7 +106,7 @@ class MetricLog:
             raise UsageError(f"The scalar {name!r} is {str(value)[:60]!r}; it must be one number.") from error
 
     def add_episodes(self, episodes: list[Episode]) -> None:
-        """Count finished training episodes."""
+        """Add finished training episodes: count them, and store their returns, lengths and successes."""
         for episode in episodes:
             self.episodes += 1
             self._returns.append(episode.total_reward)
@@ -113,7 +115,11 @@ class MetricLog:
                 self._successes.append(episode.success)
 
     def look(self) -> None:
-        """Wait for the device and count all pending metrics. NaN or infinity raises NonFiniteError with the step."""
+        """Wait for the device, and add all pending metrics to the sums for the next line.
+
+        Raises:
+            NonFiniteError: A metric is NaN or infinite; the error names its step.
+        """
         pending, self._pending = self._pending, []
         for step, metrics in pending:
             values = on_host(metrics.values).astype(np.float64)
@@ -130,7 +136,7 @@ class MetricLog:
         self._window[name] = total + value, count + 1
 
     def write(self, step: int, extra: dict[str, float | int | None]) -> dict[str, Any]:
-        """Write one line and start a new window."""
+        """Write and return a line with the means since the last line, and the entries `extra`."""
         self.look()
         line: dict[str, Any] = {"step": step, "train/episodes": self.episodes}
         line["train/return"] = self.recent_return
@@ -150,14 +156,14 @@ class MetricLog:
         return {names[name]: total / count for name, (total, count) in sorted(window.items())}
 
     def write_own(self, step: int) -> None:
-        """Write a line with the custom metrics that are not written yet."""
+        """Write a line with the custom numbers since the last line, if there are any."""
         if own := {name: self._window.pop(name) for name in list(self._window) if name.startswith(_OWN)}:
             line = self._means(own)
             self.lines.append({"step": step} | line)
             self.publish(step, line)
 
     def publish(self, step: int, values: Mapping[str, Any]) -> None:
-        """Give numbers to TensorBoard and to the listeners."""
+        """Send numbers to TensorBoard and to the listeners."""
         numbers = numbers_of(values)
         if self._board is None:
             self._board = Board(self._folder / "tensorboard", step, self._published)
@@ -166,7 +172,7 @@ class MetricLog:
             listener(step, numbers)
 
     def state_dict(self) -> dict[str, Any]:
-        """The window and the recent episodes; `lines` is the length of the file."""
+        """Return the sums since the last line, the recent episodes and the number of lines of `metrics.jsonl`."""
         self.look()
         return {
             "lines": self.lines.synced_lines(),
@@ -180,7 +186,7 @@ class MetricLog:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
-        """Undo `state_dict`, and drop later lines. Returns sentences on what is missing."""
+        """Restore the result of `state_dict`, and remove later lines. Returns messages about missing lines."""
         self._window = {name: (part["sum"], part["count"]) for name, part in state["window"].items() if part["count"]}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
@@ -201,23 +207,23 @@ def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
 
 
 class Board:
-    """A file of TensorBoard events of this process. If writing fails, it warns once and stops.
+    """A file of TensorBoard events. If writing fails, Duetto warns once and stops writing events.
 
-    It is a file of TFRecords, each an event of tensorboardX's, written at once. Its own writer is not used: that has a
-    thread, which ends silently when the disk is full, and then every write waits for ever.
+    Duetto does not use the writers of tensorboardX. If the disk is full, the thread of `SummaryWriter` ends silently
+    and every later write hangs. `RecordWriter` is slow, because it waits for the disk after every record.
     """
 
     def __init__(self, folder: Path, step: int, purge: int) -> None:
-        """Start a file whose first numbers are of `step`. TensorBoard drops other files' points from `purge` on."""
+        """Create a file that starts at `step`. From step `purge` on, TensorBoard hides the events of older files."""
         self._folder = folder
         self._tensorboard = _tensorboard()
         self._file: IO[bytes] | None = None
-        # With the step, so that a run resumed within the same second does not overwrite its events.
+        # The name contains the step, so that a resume within the same second does not overwrite the file.
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{step:012}"
         try:
-            folder.mkdir(exist_ok=True)  # without its parents
+            folder.mkdir(exist_ok=True)  # fails if the run's folder is gone
             self._file = (folder / name).open("wb")
-        except FileNotFoundError:  # the run's folder is gone
+        except FileNotFoundError:
             raise
         except OSError as error:
             self._end(error)
@@ -226,7 +232,7 @@ class Board:
         self._write(purge, session_log=log(status=log.START))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers, by name, as scalars of this step."""
+        """Write a scalar at this step for each name and number."""
         summary = self._tensorboard.proto.summary_pb2.Summary
         rows = [summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._write(step, summary=summary(value=rows))
@@ -235,7 +241,7 @@ class Board:
         """Close the file."""
         file, self._file = self._file, None
         if file is not None:
-            with suppress(OSError):  # an earlier error was reported
+            with suppress(OSError):  # closing writes, so it may fail again; a warning has been shown
                 file.close()
 
     def _write(self, step: int, **content: Any) -> None:
@@ -260,10 +266,10 @@ class Board:
 
 
 def _tensorboard() -> Any:
-    """Import tensorboardX: 0.3 s that only a training run should pay.
+    """Import tensorboardX at the first use, because this takes 0.3 s.
 
-    It imports PyTorch where that is installed, for pictures of models: another 0.9 s and 200 MB, which a run on JAX
-    should not pay at all. So PyTorch is hidden from it.
+    tensorboardX imports PyTorch if it is installed, to draw models. That takes another 0.9 s and 200 MB, which runs on
+    JAX do not need. So this hides PyTorch during the import.
     """
     hidden = "torch" not in sys.modules
     if hidden:

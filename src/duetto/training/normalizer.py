@@ -1,4 +1,7 @@
-"""Running normalization of observations and scaling of rewards: part of the run's state, frozen in evaluation."""
+"""Running normalization of observations, and scaling of rewards.
+
+Checkpoints contain the statistics. Evaluations use them without updating them.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,15 @@ AnyBatch = Batch | RolloutBatch | SequenceBatch
 
 
 class Normalizer:
-    """Running scaling of observations: each Box that is no image by its mean and std; images and choices stay.
+    """Scales each Box, except images, by its running mean and std. Images and discrete parts are unchanged.
 
-    The memory holds raw observations, which are scaled by the statistics at the time of learning. Only with the mode
-    "steps" it holds them as they were acted on.
+    The memory stores raw observations, and batches are scaled by the statistics at the time of learning. Only in the
+    mode "steps" does the memory store scaled observations.
 
     Attributes:
-        mode: Which observations make the statistics.
-        moments: The statistics of each part that is scaled, by name.
+        mode: The option that selects the observations that update the statistics.
+        clip: Limit of the absolute values of scaled observations.
+        moments: The statistics of each scaled part, by its name in a Dict; "" for a Box.
     """
 
     STATE: ClassVar[Any] = DictOf({"mean": ARRAY, "variance": ARRAY, "count": float})
@@ -36,23 +40,32 @@ class Normalizer:
     clip: float
 
     def __init__(self, space: Space, mode: str, clip: float = 5.0, prior: float = 1.0) -> None:
-        """`mode` says which observations make the statistics: "off", none; "collected", those acted on, step by step;
-        "sampled", those of every batch learned from, and its next observations; "rollouts", those of each rollout,
-        after it was learned from, so that it is scaled as it was when collected; "steps", those acted on, as
-        "collected", but a rollout is learned from as it was collected. For `clip` and `prior` see `ObservationScaling`.
+        """Start with empty statistics.
+
+        Args:
+            space: The space of observations.
+            mode: Selects the observations that update the statistics.
+                "off": none.
+                "collected": every observation that the policy acts on.
+                "steps": as "collected", but the memory stores the scaled observations.
+                "sampled": the observations and next observations of every batch.
+                "rollouts": the observations of a rollout after learning from it, so that collecting and learning use
+                the same statistics.
+            clip: Limit of the absolute values of scaled observations.
+            prior: Weight of the initial mean 0 and variance 1, in samples.
         """
         self.mode, self.clip = mode, clip
         self._boxes = {} if mode == "off" else _scalable(space)
         self.moments: dict[str, Moments] = {n: initial_moments(part.shape, prior) for n, part in self._boxes.items()}
-        self.news: dict[str, Moments] = {}  # of the observations since `follow`
+        self.news: dict[str, Moments] = {}  # statistics of the observations since `follow`
 
     def follow(self, moments: dict[str, Moments]) -> None:
-        """Replace the statistics, and also collect later observations in `news`."""
+        """Replace the statistics; from now on, also collect statistics of new observations in `news`."""
         self.moments = dict(moments)
         self.news = {name: initial_moments(np.shape(part.mean), 0.0) for name, part in moments.items()}
 
     def learn_of(self, news: dict[str, Moments]) -> None:
-        """Merge the statistics of another normalizer."""
+        """Merge `news`, which another normalizer has collected since its call of `follow`, into the statistics."""
         for name, part in news.items():
             self.moments = self.moments | {name: merge_moments(self.moments[name], part)}
 
@@ -62,7 +75,7 @@ class Normalizer:
         return self.mode == "steps"
 
     def kept(self, space: Space) -> Space:
-        """The space of stored observations: scaled parts become float32, bytes too."""
+        """Return the space of stored observations, in which scaled parts are float32."""
         if not self.stored:
             return space
         kept = {name: replace(self._boxes[name], dtype="float32") for name in self.moments}
@@ -71,7 +84,7 @@ class Normalizer:
         return Dict(tuple((name, kept.get(name, part)) for name, part in space.parts))
 
     def observe(self, obs: Tree) -> None:
-        """Take observations (B, ...) into the statistics."""
+        """Update the statistics with observations (B, ...)."""
         for name, moments in self.moments.items():
             part = obs[name] if isinstance(obs, dict) else obs
             self.moments = self.moments | {name: update_moments(moments, part)}  # a new dict: actors hold the old one
@@ -79,7 +92,7 @@ class Normalizer:
                 self.news[name] = update_moments(self.news[name], part)
 
     def __call__(self, obs: Tree) -> Tree:
-        """Scale observations; the shapes stay the same."""
+        """Scale observations (B, ...), without changing their shape."""
         if not self.moments:
             return obs
         if not isinstance(obs, dict):
@@ -87,13 +100,13 @@ class Normalizer:
         return obs | {name: normalize(obs[name], moments, self.clip) for name, moments in self.moments.items()}
 
     def scaled(self, obs: Tree | SequenceInput) -> Tree | SequenceInput:
-        """Scale observations from the memory, also inside a window, unless they were stored scaled."""
+        """Scale observations, also in a `SequenceInput`; no change if the memory stores scaled observations."""
         if self.stored:
             return obs
         return obs._replace(obs=self(obs.obs)) if isinstance(obs, SequenceInput) else self(obs)
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
-        """Scale a batch's observations; in the mode "sampled", first update the statistics."""
+        """Scale a batch's observations; in the mode "sampled", update the statistics first."""
         if not self.moments:
             return batch
         if isinstance(batch, RolloutBatch):
@@ -105,38 +118,38 @@ class Normalizer:
             return batch._replace(obs=self.scaled(batch.obs))
         if self.mode == "sampled":
             self.observe(batch.obs)
-        obs = self(batch.obs)  # before the next ones are known, as in skrl
+        obs = self(batch.obs)  # before the statistics include `next_obs`, as in skrl
         if self.mode == "sampled":
             self.observe(batch.next_obs)
         return batch._replace(obs=obs, next_obs=self(batch.next_obs))
 
     def after_learning(self, batch: AnyBatch) -> None:
-        """Take a rollout's (raw) batch into the statistics."""
+        """In the mode "rollouts", update the statistics with the raw observations of a rollout's batch."""
         if self.mode == "rollouts":
             obs = batch.obs.obs if isinstance(batch.obs, SequenceInput) else batch.obs
             self.observe(obs_tree.take(obs, batch.weight > 0))
 
     def _observe_learned(self, batch: SequenceBatch, ahead: int) -> None:
-        """Take the observations of the steps learned from into the statistics; with `ahead` 1 the next ones."""
+        """Update the statistics with the observations of unmasked steps; with `ahead` 1, of the steps after them."""
         length = batch.mask.shape[1]
-        learned = np.zeros((len(batch.mask), length + 1), bool)  # one more: the last step's next observation
+        learned = np.zeros((len(batch.mask), length + 1), bool)  # + 1 for the last step's next observation
         learned[:, ahead : length + ahead] = batch.mask > 0
         self.observe(obs_tree.take(batch.obs.obs, learned))
 
     def state_dict(self) -> dict[str, Any]:
-        """Mean, variance and count of each part that is scaled."""
+        """Return mean, variance and count of each scaled part."""
         return {name: moments._asdict() for name, moments in self.moments.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`.
+        """Restore the result of `state_dict`.
 
         Raises:
-            CheckpointError: The state is of other parts of an observation, or of none.
+            CheckpointError: The state has statistics of other parts of the observation.
         """
         if state.keys() != self.moments.keys():
             raise CheckpointError(
-                f"The checkpoint has statistics of the observations {sorted(state)}, this run wants them of "
-                f"{sorted(self.moments)}. Set normalize_observations as it was."
+                f"The checkpoint has statistics of the observations {sorted(state)}, but this run needs those of "
+                f"{sorted(self.moments)}. Change normalize_observations back."
             )
         form = {name: moments._asdict() | {"count": float} for name, moments in self.moments.items()}
         state_schema.check(state, form, "normalizer")
@@ -147,23 +160,26 @@ class Normalizer:
 
 
 def _scalable(space: Space) -> dict[str, Box]:
-    """The parts that are scaled, by name: every Box that the networks do not take as an image."""
+    """Return the parts to scale, by name: every Box that networks do not use as an image."""
     parts = space.parts if isinstance(space, Dict) else (("", space),)
     return {name: part for name, part in parts if isinstance(part, Box) and not part.is_image}
 
 
 class RewardScaler:
-    """Running scaling of rewards by the std of their discounted sums.
+    """Divides rewards by the running std of their discounted sums.
 
-    Rewards are scaled when they are collected, and clipped to ±10 (OpenAI Baselines); or when they are sampled from the
-    buffer, by the statistics of that moment (Palenicek et al., 2025, XQC; Lee et al., 2025, SimbaV2). They are not
-    centered: that would change which policy is best. A sum ends with its episode; SimbaV2's and FlashSAC's code ends it
-    a step earlier, so that the last reward of an episode starts the sum of the next.
+    There are two variants. Rewards are scaled when collected, and clipped to ±10 (OpenAI Baselines). Or rewards are
+    scaled when sampled from the buffer, by the statistics at that time (Palenicek et al., 2025, XQC; Lee et al., 2025,
+    SimbaV2). The mean is not subtracted, because this could change which policy is best.
+
+    The sum restarts after the last reward of an episode. In the code of SimbaV2 and FlashSAC it restarts before this
+    reward, which the next episode's sum then includes.
 
     Attributes:
-        sampled: Whether rewards are scaled when they are sampled.
+        sampled: Whether rewards are scaled when sampled.
         moments: Mean and variance of the sums.
-        largest: The largest absolute sum.
+        largest: The largest absolute sum so far.
+        news: Statistics of the sums since `follow`; None before.
     """
 
     STATE: ClassVar[dict[str, Any]] = {
@@ -178,25 +194,25 @@ class RewardScaler:
     def __init__(
         self, num_envs: int, discount: float, prior: float = 1.0, sampled: bool = False, bound: float = 0.0
     ) -> None:
-        """For `prior`, `sampled` and `bound` see `RewardScaling`."""
+        """Start with empty statistics. `RewardScaling` explains `prior`, `sampled` and `bound`."""
         self._discount, self._bound = discount, bound
         self.sampled, self.largest = sampled, 0.0
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
         self.moments: Moments = initial_moments((), prior)
-        self.news: Moments | None = None  # of the rewards since `follow`
+        self.news: Moments | None = None
 
     def follow(self, moments: Moments) -> None:
-        """Replace the statistics, and also collect later rewards in `news`."""
+        """Replace the statistics; from now on, also collect statistics of new rewards in `news`."""
         self.moments, self.news = moments, initial_moments((), 0.0)
 
     def learn_of(self, news: Moments) -> None:
-        """Merge the statistics of another scaler."""
+        """Merge `news`, which another scaler has collected since its call of `follow`, into the statistics."""
         self.moments = merge_moments(self.moments, news)
 
     def __call__(self, reward: np.ndarray, env: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Take the rewards (K,) of the environments `env` (K,) into the statistics, and scale them, float32.
+        """Update the statistics with the rewards (K,) of the environments `env` (K,); return scaled rewards, float32.
 
-        If rewards are scaled when they are sampled, they are returned unchanged.
+        If rewards are scaled when sampled, return them unchanged. `done` (K,) bool is True if an episode ended.
         """
         self._sums[env] = self._sums[env] * self._discount + reward
         self.largest = max(self.largest, float(np.max(np.abs(self._sums[env]), initial=0.0)))
@@ -209,7 +225,7 @@ class RewardScaler:
         return np.clip(reward / np.sqrt(self.moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
-        """Scale a sampled batch's rewards: r / max(√(variance + 1e-8), largest / bound)."""
+        """If rewards are scaled when sampled, divide a batch's rewards by max(√(variance + 1e-8), largest / bound)."""
         if not self.sampled or isinstance(batch, RolloutBatch):
             return batch
         least = self.largest / self._bound if self._bound else 0.0
@@ -220,24 +236,24 @@ class RewardScaler:
         return batch._replace(reward=batch.reward * factor, one_step=one)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, start new episodes."""
+        """Restart the sums of all environments, or where `envs` (N,) is True, because new episodes start."""
         self._sums[... if envs is None else envs] = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The running discounted sums (N,) and their statistics."""
+        """Return the discounted sums (N,) of the running episodes, and the statistics."""
         mean, variance, count = self.moments
         moments = {"mean": np.asarray(mean), "variance": np.asarray(variance), "count": float(count)}
         return {"sums": self._sums.copy(), "largest": self.largest, "moments": moments}
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
-        """Undo `state_dict`.
+        """Restore the result of `state_dict`.
 
         Raises:
-            CheckpointError: The state is of a run that does not scale rewards, or of another number of environments.
+            CheckpointError: The checkpoint's run did not scale rewards, or had another number of environments.
         """
         if state is None:
             raise CheckpointError(
-                "The checkpoint has no statistics of rewards. Put normalize_rewards back to false in config.yaml."
+                "The checkpoint has no statistics of rewards. Change normalize_rewards back to false in config.yaml."
             )
         state_schema.check(state, {"sums": self._sums}, "collector/rewards")
         self._sums = np.array(state["sums"])

@@ -1,4 +1,4 @@
-"""Sentences for the user, kept in order, and logged for users of the Python interface."""
+"""Notices: messages for the user, which the display shows and Python's `logging` gets."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ LOGGER = logging.getLogger("duetto")
 
 
 class Notices(list[str]):
-    """A list of different sentences; each is also a warning of the standard library's logger "duetto"."""
+    """A list of messages without duplicates. Each message is also logged as a warning of the logger "duetto"."""
 
     def __init__(self, notices: Iterable[str] = ()) -> None:
         super().__init__()
-        self._heard: set[str] = set()
+        self._seen: set[str] = set()
         self.extend(notices)
 
     def append(self, notice: str) -> None:
-        """Add a new sentence, and log it as a warning."""
+        """Add a message and log it as a warning, unless the list already contains it."""
         if notice in self:
             return
         LOGGER.warning("%s", escaped(notice))
         super().append(notice)
 
     def extend(self, notices: Iterable[str]) -> None:
-        """Add sentences as `append` does."""
+        """Add each message as `append` does."""
         for notice in notices:
             self.append(notice)
 
@@ -38,20 +38,21 @@ class Notices(list[str]):
         self.extend(notices)
         return self
 
-    def hear(self, run: str, sentences: Iterable[str], folder: Path) -> None:
-        """Add the sentences of one of many runs after its name: of all that only differ in their numbers or the run's
-        folder, the first.
+    def add_new(self, run: str, sentences: Iterable[str], folder: Path) -> None:
+        """Add the messages of one run of a sweep, each with the name `run` in front.
+
+        A message is skipped if it differs from an earlier message only in numbers or in the run's folder.
         """
         for sentence in sentences:
             alike = re.sub(r"[\d.,]+", "", sentence.replace(str(folder), ""))
-            if alike not in self._heard:
-                self._heard.add(alike)
+            if alike not in self._seen:
+                self._seen.add(alike)
                 self.append(f"{run}: {sentence}")
 
 
 @contextmanager
 def shown_elsewhere() -> Iterator[None]:
-    """Silence logging's last resort, stderr, as notices are shown by other means; a user's handlers still get them."""
+    """Stop `logging` from printing notices to stderr, because a display shows them. Users' handlers still get them."""
     handler = logging.NullHandler()
     LOGGER.addHandler(handler)
     try:

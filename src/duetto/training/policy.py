@@ -1,4 +1,4 @@
-"""The policy as evaluations, videos and agents use it, on raw observations; and its recurrent state between steps."""
+"""The policy that evaluations, videos and agents use, and the hidden states between its steps."""
 
 from __future__ import annotations
 
@@ -19,24 +19,31 @@ from duetto.training.normalizer import Normalizer
 
 
 class EvaluationPolicy:
-    """A callable from a `VecEnv`'s observations (N, ...) to actions (N, ...), in [-1, 1] or integers.
+    """A function from a `VecEnv`'s raw observations (N, ...) to actions (N, ...), in [-1, 1] or integers.
 
-    If the algorithm samples in evaluations, every new Policy starts with the same random numbers.
+    If the algorithm samples actions in evaluations, every new `EvaluationPolicy` draws the same random numbers.
+
+    Attributes:
+        explores: Whether to explore as in training.
+        greedy: Whether to choose the best action even if the algorithm samples in evaluations.
     """
 
     def __init__(
         self, learner: Policy, normalizer: Normalizer, action: Space, seed: int, at: tuple[int, int] = (0, 1)
     ) -> None:
-        """`at` is (step, total steps), for the schedules of exploration of a policy that explores."""
+        """Create a policy. `at` is (step, total steps), for schedules of exploration."""
         self._learner, self._normalizer, self._action, self._at = learner, normalizer, action, at
         self._random = generator(seed, "evaluation")
-        self.explores = False  # as in training
-        self.greedy = False  # the best guess, even where evaluations sample
+        self.explores = False
+        self.greedy = False
         self._noise: np.ndarray | None = None
         self._recurrence: Recurrence | None = None
 
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
-        """Choose actions. `starts` (N,) is True at episode starts; by default only at the first call."""
+        """Choose actions. `starts` (N,) is True where an episode starts.
+
+        None: all episodes start at the first call, and none later.
+        """
         _, part = next(obs_tree.parts(obs))
         mask = masks.mask_of(obs)
         noise = self._explored(len(part), mask, starts) if self.explores else self._evaluated(len(part), mask)
@@ -48,7 +55,7 @@ class EvaluationPolicy:
         window = self._recurrence.window(
             self._normalizer(obs), np.full(len(part), is_first) if starts is None else starts
         )
-        action, carry = self._learner.remember("act", window, noise)
+        action, carry = self._learner.call_with_carry("act", window, noise)
         self._recurrence.step(carry, action)
         return action
 
@@ -67,17 +74,21 @@ class EvaluationPolicy:
         return noise
 
     def forget(self) -> None:
-        """Start an episode: without memories, and with other random numbers than the last one had."""
+        """Reset hidden states and exploration noise for a new episode, but not the random generator."""
         self._noise = self._recurrence = None
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """Record the rewards (K,) of the last actions in environments `env` (K,), for recurrent networks."""
+        """Keep the rewards (K,) of the environments `env` (K,), for the next input of recurrent networks."""
         if self._recurrence is not None:
             self._recurrence.rewarded(reward, env)
 
 
 class Recurrence:
-    """The carry, the previous action and reward of N environments; at an episode's start zeros and "no action"."""
+    """The inputs of recurrent networks besides observations: hidden states (`carry`), previous actions and rewards.
+
+    When one of the N environments starts an episode, its row of these inputs is reset to zeros, and to -1 for discrete
+    previous actions.
+    """
 
     STATE: ClassVar[Any] = DictOf(ARRAY)
 
@@ -88,11 +99,11 @@ class Recurrence:
         self._now: dict[str, np.ndarray] = dict(self._first)
 
     def window(self, obs: Tree, starts: np.ndarray) -> SequenceInput:
-        """Wrap observations (N, ...) as windows of one step; reset the state where `starts` (N,) is True."""
+        """Return the networks' input for one step with `obs` (N, ...). First reset rows where `starts` (N,) is True."""
         if starts.any():
-            self._now = {
-                name: np.where(_like(starts, part), self._first[name], part) for name, part in self._now.items()
-            }
+            for name, part in self._now.items():
+                reset = starts.reshape(-1, *(1,) * (part.ndim - 1))
+                self._now[name] = np.where(reset, self._first[name], part)
         carry = dict(self._now)
         return SequenceInput(
             obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
@@ -105,26 +116,26 @@ class Recurrence:
         )
 
     def step(self, carry: dict[str, np.ndarray], action: np.ndarray) -> None:
-        """Take over the networks' new carry and the action taken."""
+        """Store the networks' new carry and the actions (N, ...)."""
         self._now |= carry | {"action": action.astype(self._first["action"].dtype)}
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """Take over the rewards (K,) of the environments `env` (K,)."""
-        self._now["reward"] = self._now["reward"].copy()  # windows handed out hold the one before
+        """Store the rewards (K,) of the environments `env` (K,)."""
+        self._now["reward"] = self._now["reward"].copy()  # because earlier windows share the array
         self._now["reward"][env] = self._learner.algorithm.seen_reward(reward)
 
     def state_dict(self) -> dict[str, Any]:
-        """The carry, previous actions and rewards."""
+        """Return the carry, the previous actions and the previous rewards."""
         return {name: part.copy() for name, part in self._now.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`. Raises CheckpointError if its shapes are not those of the networks and environments."""
+        """Restore the result of `state_dict`. Raises CheckpointError if the shapes do not fit."""
         state_schema.check(state, self._first, "collector/recurrence")
         self._now = {name: np.array(state[name]) for name in self._first}
 
 
 def no_action(action: Space, num_envs: int) -> np.ndarray:
-    """The previous action at an episode's start: zeros for a Box; -1, whose one-hot code is zeros, for choices."""
+    """Return previous actions for the start of an episode: zeros for a Box; else -1, which one-hot encodes to zeros."""
     match action:
         case Box():
             return np.zeros((num_envs, action.size), np.float32)
@@ -135,7 +146,3 @@ def no_action(action: Space, num_envs: int) -> np.ndarray:
         case Dict():
             parts = [no_action(part, num_envs).reshape(num_envs, -1) for _, part in action.parts]
             return np.concatenate(parts, axis=1, dtype=np.float32)
-
-
-def _like(flags: np.ndarray, array: np.ndarray) -> np.ndarray:
-    return flags.reshape(-1, *(1,) * (array.ndim - 1))

@@ -1,4 +1,4 @@
-"""The progress of a run: two lines that change if a person watches, plain lines elsewhere."""
+"""The progress display of a run: two live lines on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from duetto.errors import near, to_resume
+from duetto.install_hint import is_installed
 from duetto.storage import user_code
 from duetto.training import signals
 from duetto.training.callbacks import Callback
 from duetto.training.notices import shown_elsewhere
 from duetto.training.progress_lines import LINE_SECONDS, LiveDisplay, clock, is_watched
 
-if TYPE_CHECKING:  # it takes a second to import, and something is to be seen before that
+if TYPE_CHECKING:  # the import takes a second, and the display should appear before that
     from pathlib import Path
 
     from duetto.training.trainer import Trainer
@@ -28,63 +29,65 @@ REFRESH_SECONDS = 0.5
 class ProgressDisplay(LiveDisplay, Callback):
     """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss.
 
-    Before the first step it shows what is being done until then, and how many updates of pre-training are left. Of
-    several seeds that train in this process it shows sums of steps and means of returns.
+    Before the first step it shows the current activity and the remaining updates of pre-training. For several seeds in
+    this process it shows sums of steps and means of returns.
     """
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
         self._next = self._next_line = 0.0
         self._speed: float | None = None  # steps per second
-        self._counting = False  # whether the row's samples started after the last evaluation
+        self._counting = False  # whether the measurement of steps/s restarted after the last evaluation
         self.trainers: list[Trainer] = []
-        self._evaluated = -1  # the step of the last evaluations shown
+        self._evaluated = -1  # the step of the last evaluation that was shown
         self._results: list[str] = []
 
     def stop(self) -> None:
-        """Stop the live lines. Those of a run that has not started are removed."""
+        """Stop the live lines, and remove them if the run has not started."""
         self._activity = ""
         self._progress.live.transient = not self.trainers
         super().stop()
 
     def doing(self, text: str) -> None:
-        """Show an activity, and news of the run; "" for the run itself."""
+        """Print new notices, and show an activity in the status line; "" ends the activity."""
         self._show_news()
         super().doing(text)
 
     def on_start(self, trainer: Trainer) -> None:
-        """Announce the run, unless it is one of several that were announced."""
+        """Announce the run, unless `announce` was called before."""
         if trainer not in self.trainers:
             self.announce([trainer])
 
     def announce(self, trainers: Sequence[Trainer]) -> None:
-        """Show the first lines of a run, or of several seeds in this process: algorithm, backend, folder ..."""
+        """Print the first lines of a run, or of several seeds in this process: algorithm, backend, folder ..."""
         self.trainers, self._activity = list(trainers), ""
         for trainer in trainers:
             trainer.on_activity = self.doing
         first = trainers[0]
         config, options = first.config, first.config.run
-        # a run that goes back to a checkpoint has a new trainer
+        # After a lost shard, the run continues with a new trainer, whose last evaluation was shown before.
         self._counting, self._evaluated = False, -1 if first.last_evaluation is None else first.last_evaluation[0]
         seeds = ", ".join(str(trainer.config.run.seed) for trainer in trainers)
         several, environment = len(trainers) > 1, user_code.short(config.environment)
+        random = 0 if first.step else min(config.algorithm.first_random_steps(), options.steps)
         self.say(
             f"{config.algorithm.name()} on {environment}, {options.backend} on {options.device}, "
             f"seed{'s' * several} {seeds}{' side by side' * several}, preset {config.preset}, "
             f"{options.steps:,} steps{' each' * several}"
+            + (f", random actions in the first {random:,}" if random else "")
         )
         for trainer in trainers:
             self.say(f"{near(trainer.folder)}/")
         if first.step >= options.steps:
-            self.say(f"It has made its {options.steps:,} steps. To continue: {to_resume(first.folder)} --steps N")
+            self.say(f"All {options.steps:,} steps are done. To continue: {to_resume(first.folder)} --steps N")
         elif first.step:
             self.say(f"Resuming at step {first.step:,}.")
-        if config.cluster:  # Ray ends a process whose raylet dies, without a word
+        if config.cluster:  # tell now: if a raylet dies, Ray ends this process without a message
             self.say(f"If the cluster fails and ends this process, continue with: {to_resume(first.folder)}")
         self._show_news()
 
     def on_step(self, trainer: Trainer) -> None:
-        """Update the display after a step; cheap unless it is time to look."""
+        """Update the display, if REFRESH_SECONDS have passed since the last update."""
         now = time.perf_counter()
         self._activity = ""
         self._show_news()
@@ -99,29 +102,30 @@ class ProgressDisplay(LiveDisplay, Callback):
             sum(one.step for one in trainers),
             sum(one.config.run.steps for one in trainers),
         )
-        if not self._live_lines and now >= self._next_line and (rate or trainer.memory.pretraining_left):
+        if not self._live_lines and now >= self._next_line and (self._speed or trainer.memory.pretraining_left):
             self._next_line = now + LINE_SECONDS
             parts = [f"step {trainer.step:>9,}", rate and f"{rate}{' of all seeds' * bool(several)}", *self._results]
             self.say("  ".join(filter(None, parts)))
 
     def _count(self, name: str, step: int, steps: int) -> str:
-        """Update the row; return the steps per second, or "" before they are known."""
+        """Update the row; return the steps/s as text, or "" before they are known."""
         row = self._row(name, step, steps)
-        if not self._counting:  # an evaluation's time is not the steps'
+        if not self._counting:  # steps/s exclude the time of evaluations
             self._progress.reset(row, completed=step)
-            self._progress.advance(row, 0)  # the first sample, from which the rate is measured
+            self._progress.advance(row, 0)  # Rich measures the rate from this point
             self._counting = True
         self._speed = speed = self._progress.tasks[0].speed or self._speed
-        left = 0.0 if step >= steps else max(0, steps - step) / speed if speed else None
-        rate = f"{speed:,.0f} steps/s" if speed else ""
-        self._row(name, step, steps, note=rate or "- steps/s", left=clock(left))
+        known = speed is not None and speed >= 1  # a lower speed is measured while JAX compiles
+        left = 0.0 if step >= steps else max(0, steps - step) / speed if speed and known else None
+        rate = f"{speed:,.0f} steps/s" if known else ""
+        self._row(name, step, steps, note=rate, left=clock(left))
         return rate
 
     def _status(self) -> list[str]:
         return self._results
 
     def finish(self, *paths: Path) -> None:
-        """Stop the live lines and show the last lines: the results, or how to continue."""
+        """Stop the live lines, and print the results. For a stopped run, print how to continue it."""
         self._show_news()
         self.stop()
         trainers, several = self.trainers, len(self.trainers) > 1
@@ -138,11 +142,11 @@ class ProgressDisplay(LiveDisplay, Callback):
             self.say(f"Last evaluation: {each if several or last is None else last[1]}")
         steps, updates = sum(one.step for one in trainers), sum(one.learner.updates for one in trainers)
         self.say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in trainers))}.")
-        filmed = not several and "rgb_array" in (trainers[0].stepper.engine.metadata or {}).get("render_modes", ())
+        filmed = not several and _can_film(trainers[0])
         self.say(f"See it: duetto {'video' if filmed else 'plot'} {' '.join(str(near(path)) for path in paths)}")
 
     def summaries(self, paths: Sequence[Path]) -> list[dict[str, object]]:
-        """Return the last lines of each run as JSON values."""
+        """Return the results of each run as JSON values."""
         return [
             {
                 "run": str(path),
@@ -158,7 +162,7 @@ class ProgressDisplay(LiveDisplay, Callback):
         ]
 
     def _show_news(self) -> None:
-        """Show new notices, and the evaluations of a step once all seeds that still train have made them."""
+        """Print new notices. Print the evaluations at a step once every seed that still trains has evaluated there."""
         waited_for = [trainer for trainer in self.trainers if not trainer.stopped] or self.trainers
         step = min((one.last_evaluation[0] if one.last_evaluation else -1 for one in waited_for), default=-1)
         if step > self._evaluated:
@@ -175,7 +179,7 @@ class ProgressDisplay(LiveDisplay, Callback):
             self._show_notices(trainer.notices, seed)
 
     def _learned(self) -> list[str]:
-        """Return the parts of the status line: means over the trainers, with a deviation if there are several."""
+        """Return the parts of the status line: means over the seeds, ± standard deviations if there are several."""
         trainers, parts = self.trainers, list[str]()
         if left := trainers[0].memory.pretraining_left:
             parts.append(f"pre-training: {left:,} updates left")
@@ -193,8 +197,17 @@ class ProgressDisplay(LiveDisplay, Callback):
         return [one.last_evaluation[1].mean_return for one in self.trainers if one.last_evaluation is not None]
 
 
+def _can_film(trainer: Trainer) -> bool:
+    """Return whether the environment draws images, and the packages for a video are installed."""
+    from duetto.environments.env_registry import family_of  # slow to import, so the display starts first
+
+    family = family_of(str(trainer.config.environment))
+    modes = (trainer.stepper.engine.metadata or {}).get("render_modes", ())
+    return "rgb_array" in modes and all(map(is_installed, ("video", *([family.extra] if family else []))))
+
+
 def spread(values: Sequence[float]) -> str:
-    """Format one value as it is, several as mean ± standard deviation."""
+    """Format a single value, or several as mean ± standard deviation."""
     deviation = f" ± {statistics.pstdev(values):,.1f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):,.1f}{deviation}"
 
@@ -203,9 +216,11 @@ def spread(values: Sequence[float]) -> str:
 def watched(
     progress: bool, beginning: str
 ) -> Iterator[tuple[ProgressDisplay | None, Callable[[Sequence[Path]], None]]]:
-    """Yield a display for a call in Python, if `progress` and a person watches, and what ends the call.
+    """Yield a display for a call in Python, and a function to call at the end with the runs' folders.
 
-    Signals that end a run are raised again afterwards; see `signals.passed_on`.
+    The display first shows the text `beginning`, and the function prints the results. The display is None if `progress`
+    is false, or if stdout is neither a terminal nor a notebook. Signals that end a run are raised again after the
+    block, as in `signals.passed_on`.
     """
     console = Console()
     with signals.passed_on() as came:

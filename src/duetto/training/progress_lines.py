@@ -1,6 +1,6 @@
-"""Live displays on `rich.progress`: rows with bars and a status line on a terminal.
+"""Live displays with `rich.progress`: on a terminal, a row with a bar for each task, and a status line.
 
-td3 HalfCheetah-v5 ━━━━━━━━━━━━╸━━━━━━━━━ 123,456/1,000,000 1,234 steps/s 0:11:50      a row for each task
+td3 HalfCheetah-v5 ━━━━━━━━━━━━╸━━━━━━━━━ 123,456/1,000,000 1,234 steps/s 0:11:50      a row
 evaluation 4,321.0  training 4,012.3  critic loss 0.0123                               the status line
 """
 
@@ -21,16 +21,16 @@ from typing_extensions import override
 from duetto.errors import escaped
 
 LINE_SECONDS = 30.0  # between two plain lines
-FIRST_LINE_SECONDS = 5.0  # before the first plain line about a long activity
-RATE_SECONDS = 60.0  # over which steps/s is a mean at most
+FIRST_LINE_SECONDS = 5.0  # from the start of an activity to the first plain line about it
+RATE_SECONDS = 60.0  # steps/s is the mean over at most this time
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print text without markup; show control characters escaped.
+    """Print text without markup, with control characters escaped.
 
-    On a terminal, sentences in a style break between words; other lines, such as paths, do not break.
+    On a terminal, text with a style wraps between words. Text without a style, such as a path, does not wrap.
     """
-    if console.is_jupyter:  # where Rich would make an output for each line
+    if console.is_jupyter:  # Rich would create a separate output cell for each line
         print(escaped(text), file=console.file)
         return
     lines = escaped(text).splitlines()
@@ -45,7 +45,7 @@ def is_watched(console: Console) -> bool:
 
 
 def clock(seconds: float | None) -> str:
-    """Format a duration as h:mm:ss, an unknown one as -:--:--."""
+    """Format a duration as h:mm:ss, and None as -:--:--."""
     if seconds is None:
         return "-:--:--"
     minutes, second = divmod(round(seconds), 60)
@@ -55,7 +55,7 @@ def clock(seconds: float | None) -> str:
 
 @contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """Show an activity and its duration on stderr, if it is a terminal; yield a function that changes the text."""
+    """Show an activity and its duration on stderr, if stderr is a terminal; yield a function that changes the text."""
     console = Console(stderr=True)
     with LiveDisplay(console, quiet=not console.is_terminal) as display:
         display.doing(text)
@@ -63,7 +63,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
 
 
 class _Cell(ProgressColumn):
-    """A field of the task as plain text in one line."""
+    """A column that shows a field of the task as plain text."""
 
     def __init__(self, field: str, shrinks: bool = False, style: str = "") -> None:
         super().__init__(Column(no_wrap=not shrinks, justify="left" if shrinks else "right"))
@@ -79,7 +79,7 @@ COLUMNS += (_Cell("count"), _Cell("note"), _Cell("left"))
 
 
 class _Progress(Progress):
-    """Rich's progress, with a status line."""
+    """Rich's progress with a status line below the rows."""
 
     status: Callable[[], str] = staticmethod(lambda: "")
 
@@ -101,10 +101,10 @@ class _Progress(Progress):
 
 
 class LiveDisplay:
-    """Rows and a status line that change while a `with` block runs, if a person watches; and printed lines."""
+    """Prints lines; in a `with` block on a terminal, also shows live rows and a status line."""
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
-        """Print only notices if `quiet`."""
+        """Create a display. If `quiet`, it prints only notices."""
         self._console, self._quiet = console, quiet
         self._live_lines = console.is_terminal and not console.is_jupyter and not quiet
         self._activity, self._activity_since, self._next_word = "", 0.0, 0.0
@@ -133,11 +133,11 @@ class LiveDisplay:
         return "  ".join(self._status())
 
     def _status(self) -> list[str]:
-        """Return the parts of the status line, the most important first."""
+        """Return the parts of the status line, the most important part first."""
         return []
 
     def _row(self, name: str, completed: int, total: int, **cells: str) -> TaskID:
-        """Add or update the row of this name: its count, and the cells `note` and `left`, if given."""
+        """Add or update the row of this name: its count, and the given texts of its cells `note` and `left`."""
         fields: dict[str, Any] = cells | {"count": f"{completed:,}/{total:,}"}
         if name not in self._rows:
             first: dict[str, Any] = {"name": name, "note": "", "left": clock(None)} | fields
@@ -146,19 +146,19 @@ class LiveDisplay:
         return self._rows[name]
 
     def _keep_rows(self, names: Sequence[str]) -> None:
-        """Remove the rows of other names."""
+        """Remove all rows except those with these names."""
         for name in self._rows.keys() - set(names):
             self._progress.remove_task(self._rows.pop(name))
 
     def _is_due(self) -> bool:
-        """Return true once in a second: whether to update the rows of jobs."""
+        """Return whether to update the rows of jobs: True at most once per second."""
         due = time.monotonic() >= self._next_glance
         if due:
             self._next_glance = time.monotonic() + 1
         return due
 
     def doing(self, text: str) -> None:
-        """Show an activity in the status line; "" for training. The time restarts if the first word differs."""
+        """Show an activity and its duration; "" ends it. The duration restarts if the first word changes."""
         now = time.perf_counter()
         if not self._activity:
             self._next_word = now + FIRST_LINE_SECONDS
@@ -175,7 +175,7 @@ class LiveDisplay:
             say(self._console, text)
 
     def _show_notices(self, notices: Sequence[str], about: str = "") -> None:
-        """Print each notice once, after `about`; also if the display is quiet."""
+        """Print each notice once, with `about` in front, even if the display is quiet."""
         for notice in notices:
             if notice not in self._shown_notices:
                 self._shown_notices.add(notice)

@@ -1,4 +1,4 @@
-"""Signals that ask a run to end."""
+"""Signals that end a run: Ctrl-C, SIGTERM and SIGHUP."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from greenlet import getcurrent
 from duetto.errors import escaped
 from duetto.training.notices import LOGGER
 
-Came = dict[int, Any]  # signals that ended a run, in order, and their earlier handlers
+Came = dict[int, Any]  # the received signals, in order, each with the handler that Duetto's handler replaced
 
 _came: Came = {}
 
 
 def listen() -> Came:
-    """Return the dict of the signals that end a run from now on; outside the main thread none come."""
+    """Clear the dict of received signals, and return it. Outside the main thread it stays empty."""
     _came.clear()
     return _came
 
 
 @contextmanager
 def passed_on() -> Iterator[Came]:
-    """Raise signals that ended a run inside the block again after it, in order, with their earlier handlers.
+    """Yield the dict of the signals that end a run in the block, and raise these signals again after the block.
 
-    So Ctrl-C ends a script of many runs with the first of them, as KeyboardInterrupt, and SIGTERM its process. The
-    yielded dict holds the signals that came.
+    Before that, their earlier handlers are restored. So in a script of many runs, Ctrl-C ends the current run and then
+    raises KeyboardInterrupt; SIGTERM ends the current run and then the process.
     """
     came = listen() if _in_main_thread() else {}
     try:
         yield came
     except Exception as error:
-        if came:  # which may end the process before anybody could say it
+        if came:  # the signal may end the process before Python prints the error
             LOGGER.error("%s: %s", type(error).__name__, escaped(str(error)))
         raise
     finally:
@@ -45,18 +45,18 @@ def passed_on() -> Iterator[Came]:
 
 
 def say_how(came: Came, how: str) -> None:
-    """Log the sentence `how`, on how to continue, if a signal came."""
+    """If a signal was received, log it and `how`, a sentence on how to continue."""
     for number in list(came)[:1]:
         LOGGER.warning("Stopped by %s. %s", signal.Signals(number).name, how)
 
 
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM call `stop` while the `with` block runs; a second one ends the process at once.
+    """Call `stop` at Ctrl-C and SIGTERM in the `with` block; a second signal ends the process at once.
 
-    SIGHUP does the same, unless it is ignored already (nohup); but since a terminal that closes may send it several
-    times, it is ignored after the first. Outside the main thread, and in the greenlet of one seed among several,
-    nothing is changed.
+    SIGHUP also calls `stop`, unless the process ignores it (nohup). A closing terminal may send SIGHUP several times,
+    so later ones are ignored. Outside the main thread, and in a greenlet (one of several seeds), this changes no
+    handlers.
     """
     if not _in_main_thread() or getcurrent().parent is not None:
         yield
@@ -69,7 +69,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
 
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
     numbers = [signal.SIGINT, signal.SIGTERM, *([hangup] if hangup is not None else [])]
-    # None: a program that Python is embedded in has it, and could not have it back.
+    # A handler is None if a program that embeds Python has set it. It stays, because Python could not restore it.
     earlier: dict[int, Any] = {
         number: handler
         for number in numbers

@@ -1,12 +1,14 @@
-"""A running training: one loop over the components.
+"""The training loop.
 
     while steps remain:
         collect one step of every environment, and store it
         learn from each batch that is due
-        at their steps: write metrics, evaluate, write a checkpoint; around it the user's callbacks
+        if due: write metrics
+        if due: evaluate
+        if due: write a checkpoint
 
-A checkpoint holds everything that decides how the loop continues, so a run that is killed resumes exactly from the
-last one.
+The trainer calls the user's callbacks after each part. A checkpoint contains everything that decides how the loop
+continues. So a killed run resumes exactly from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 from duetto import environments, learners
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.buffers.base import Sample
-from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
+from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, ShardLostError, UsageError, near
 from duetto.learners.base import on_host
 from duetto.learners.multi_seed import SeedGroup
 from duetto.storage.checkpoint import CheckpointStore, Loaded
@@ -41,22 +43,22 @@ from duetto.training.signals import interruptible
 
 
 class Trainer:
-    """A running training. Callbacks get it: read its parts, but do not change them.
+    """A training run in this process. Callbacks receive the trainer; they may read its parts, but not change them.
 
     Attributes:
-        step: Steps made so far, over all environments.
-        config: All that the run is made from, as in `config.yaml`: `config.algorithm`, `config.environment`,
+        step: Number of steps so far, summed over the environments.
+        config: The run's configuration, as in `config.yaml`: `config.algorithm`, `config.environment`,
             `config.run` (the `RunOptions`).
         folder: The run's folder.
         learner: The learner. `learner.updates` is the number of updates; `learner.parameters()` copies all parameters,
             by network and name.
-        memory: The memory that is learned from. `len(memory)` counts what it holds: steps, or sequences.
-        stepper: The environments that are learned from: `num_envs`, `observation_space`, `action_space`, and `obs`
-            (N, ...), which is acted on next.
-        log: The log of metrics. `log.scalar(name, value)` gives the next line a custom number;
+        memory: The replay buffer or rollout. `len(memory)` is the number of stored steps, or of stored sequences.
+        stepper: The `VecEnv` of the training environments: `num_envs`, `observation_space`, `action_space`, and `obs`
+            (N, ...), the observations for the next actions.
+        log: The log of metrics. `log.scalar(name, value)` adds a custom number to the next line;
             `log.recent_return` is the mean return of the last 100 training episodes, None before the first.
-        checkpoints: The checkpoints, and how the run continues from one.
-        notices: Sentences for the user, in order; the display shows them.
+        checkpoints: Writes checkpoints, and resumes the run from one.
+        notices: Messages for the user, in order; the display shows them.
     """
 
     components_type: type[Components] = Components
@@ -69,17 +71,25 @@ class Trainer:
         place: Execution | None = None,
         group: SeedGroup | None = None,
     ) -> None:
-        """`place`: the processes of the environments; None: this process. `group`: the seeds that train with it."""
+        """Create all parts of the run.
+
+        Args:
+            config: The run's configuration.
+            folder: The run's folder.
+            environment: The environment: an id, a class, a function, or an object.
+            place: Creates the environments and replay shards, by default in this process.
+            group: The seeds that train side by side in this process; None for a single seed.
+        """
         self.folder: Path = folder
         self._environment = environment
         self.notices: Notices = Notices()
         self._callbacks = CallbackList(self.notices)
         self.step: int = 0
         self._stop = False
-        self._asked = False  # whether a hook of this step wants a checkpoint
-        self.on_activity: Callable[[str], None] = lambda _: None  # the display's: shows a step that takes long
+        self._asked = False  # whether a hook of this step has called `checkpoint`
+        self.on_activity: Callable[[str], None] = lambda _: None  # the display shows the text during a long step
         place = place or Execution()
-        with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
+        with ExitStack() as opened:  # if a later part cannot be created, this closes the earlier parts
             made = self.components_type(config, environment, place, group, self.notices)
             self.components: Components = made
             opened.callback(made.close)
@@ -91,22 +101,22 @@ class Trainer:
             self.log: MetricLog = MetricLog(folder)
             opened.callback(self.log.close)
             store = CheckpointStore(folder / "checkpoints", config.run.keep, self.stepper.num_envs)
-            self._evaluator = Evaluator(config.run, self.another_environment, folder, store)
+            self._evaluator = Evaluator(config.run, self.make_eval_env, folder, store)
             opened.callback(self._evaluator.close)
             self.diagnostics: Diagnostics = Diagnostics(self.config, made, self.notices)
             kept = (made, self.log, self._evaluator, self._callbacks)
             self.checkpoints: Checkpoints = Checkpoints(store, self.config, *kept)
             self._opened = opened.pop_all()
-        self.seconds = 0.0  # from now on
+        self.seconds = 0.0  # start the clock
 
     @property
     def memory(self) -> AnyMemory:
-        """The replay buffer or rollout; replaced if the environments return action masks."""
+        """The replay buffer or rollout. It is replaced once if the environments return action masks."""
         return self.components.memory
 
     # ------------------------------------------------------------------------------------------------ the loop
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
-        """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
+        """Train until `config.run.steps`, `stop` or Ctrl-C, then write a checkpoint."""
         self._callbacks.take(callbacks)
         first, options = self.step, self.config.run
         with interruptible(self.stop), self._explaining_errors():
@@ -125,7 +135,7 @@ class Trainer:
                 self._end_step(self.checkpoints.is_due(before, self.step))
             if self._asked or not self.checkpoints.has(self.step):
                 self.checkpoint()
-            if self.log.last != (self.step, self.learner.updates):  # a resume from the checkpoint drops this line
+            if self.log.last != (self.step, self.learner.updates):  # after the checkpoint: a resume removes this line
                 self._write_metrics()
             if first < self.step and not self.stopped:
                 self.diagnostics.after_run(self.step, self.log.episodes)
@@ -136,7 +146,7 @@ class Trainer:
         """Reset the environments of a new run, and make its first evaluation."""
         self._call("on_start")
         new = self.checkpoints.last is None
-        if self.checkpoints.resumed.changed:  # or a plain resume would be refused after a kill
+        if self.checkpoints.resumed.changed:  # so that a later resume does not require --accept-changes again
             self.checkpoint()
         elif not new:
             self._call("on_checkpoint")
@@ -165,16 +175,17 @@ class Trainer:
         self.log.add_episodes(episodes)
 
     def _pretrain(self) -> None:
-        """Learn from demonstrations before the first step. Everything written meanwhile is of step 0.
+        """Learn from demonstrations before the first step.
 
-        An update counts as a step does in `checkpoint_every`; metrics and an evaluation come at the end.
+        `checkpoint_every` is a number of updates here. The trainer writes metrics and evaluates once, after the last
+        update. All files record step 0.
         """
         options = self.config.run
         for sample in self.memory.pretraining():
             self._learn([sample])
             updates = self.learner.updates
             if updates % options.log_every == 0:
-                self.log.look()  # until then, what each update reports stays in the device's memory
+                self.log.look()  # frees the device memory of the metrics that updates returned
             ended = not self.memory.pretraining_left
             if ended:
                 self._write_metrics()
@@ -189,15 +200,15 @@ class Trainer:
         rates = self.learner.learning_rates(self._progress(self.step))
         extra: dict[str, Any] = {f"learn/{name}_learning_rate": rate for name, rate in rates.items()}
         extra["learn/updates"] = self.learner.updates
-        self.log.look()  # wait for the device before the clock is read
+        self.log.look()  # waits for the device, so that `seconds` includes all updates
         extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
         self.diagnostics.on_metrics(self.log.write(self.step, extra))
 
     # ------------------------------------------------------------------------------------------------ learning
     def _due(self) -> Iterator[list[Sample]]:
-        """Yield the samples of all updates that are due. The caller learns from each draw before it takes the next one.
+        """Yield lists of samples for the updates that are due, drawing each list only when it is requested.
 
-        A draw has `learner.at_once` samples, or one if it depends on what was learned from another.
+        A list has up to `learner.at_once` samples; only one if the memory needs an update's results for the next draw.
         """
         memory, samples = self.memory, []
         alone = memory.needs_priorities or memory.needs_divergence or memory.needs_values
@@ -209,12 +220,12 @@ class Trainer:
             self.normalizer.after_learning(samples[-1].batch)
 
     def _learn(self, samples: list[Sample]) -> None:
-        """Update with each sample, and tell memory, log and callbacks of each update."""
+        """Update with each sample, then pass the results to the memory, the log and the callbacks."""
         if not self.learner.updates:
             self.on_activity("compiling the first update" if self.learner.backend == "jax" else "first update")
         batches: list[AnyBatch] = []
         for number, sample in enumerate(samples):
-            again = number > 0 and sample.batch is samples[number - 1].batch  # another epoch of a rollout
+            again = number > 0 and sample.batch is samples[number - 1].batch  # the next epoch of the same rollout
             batches.append(batches[-1] if again else self._prepared(sample.batch))
         progress = [self._progress(self.step - sample.age) for sample in samples]
         for sample, metrics in zip(samples, self.learner.update_each(batches, progress), strict=True):
@@ -226,7 +237,7 @@ class Trainer:
             self._call("on_update")
 
     def _prepared(self, batch: AnyBatch) -> AnyBatch:
-        """The batch as networks see it: with scaled observations, and previous rewards as the algorithm sees them."""
+        """Return the batch as networks see it: observations and rewards scaled, previous rewards transformed."""
         if isinstance(batch, SequenceBatch):
             seen = self.config.algorithm.seen_reward(batch.obs.previous_reward)
             batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
@@ -234,18 +245,18 @@ class Trainer:
         return batch if rewards is None else rewards.batch(batch)
 
     def _progress(self, step: int) -> float:
-        """How far the schedules are at this step, in [0, 1]."""
+        """Return the progress of the schedules at this step, in [0, 1]."""
         return min(1.0, step / self.config.run.horizon)
 
-    # ------------------------------------------------------------------------------------------------ its end
+    # ------------------------------------------------------------------------------------------------ the end
     def stop(self, because: str = "") -> None:
-        """End the loop after this step, with a checkpoint. `because` is a sentence for the notices."""
+        """End the loop after this step, with a checkpoint. Duetto shows `because`, a sentence, as a notice."""
         if because and not self._stop:
             self.notices.append(f"The run stops at step {self.step:,}. {because}")
         self._stop = True
 
     def when_closed(self, act: Callable[[], object]) -> None:
-        """Have `act` called when the trainer is closed."""
+        """Call `act` when the trainer is closed."""
         self._opened.callback(act)
 
     def close(self) -> None:
@@ -254,12 +265,12 @@ class Trainer:
 
     @property
     def stopped(self) -> bool:
-        """Whether the loop ended, or is about to end, before its last step because `stop` was called."""
+        """Whether a call of `stop` has ended or will end the loop before the last step."""
         return self._stop and self.step < self.config.run.steps
 
     @contextmanager
     def _explaining_errors(self) -> Iterator[None]:
-        """Add to an error the step of the run and its last checkpoint."""
+        """Add the run's step and its last checkpoint to the message of an error that the block raises."""
         try:
             yield
         except Exception as error:
@@ -267,7 +278,7 @@ class Trainer:
             kept = f"; its checkpoint of step {saved} is kept for evaluate and resume in {near(self.folder)}."
             where += ", before its first checkpoint." if saved is None else kept
             match error:
-                case PartLostError():
+                case ShardLostError():
                     error.step = self.step
                 case EnvironmentFailedError():
                     error.sentence += f" {where}"
@@ -283,7 +294,7 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """Seconds spent on the run, earlier processes included."""
+        """Seconds spent on the run, including the time before resumes."""
         return time.perf_counter() - self._began
 
     @seconds.setter
@@ -296,38 +307,41 @@ class Trainer:
         if self._asked and hook in ("on_step", FUNCTIONS, "on_end"):
             self.checkpoint()
 
-    def another_environment(self, **how: Any) -> environments.VecEnv:
-        """Make environments that learning does not see; the caller closes them.
+    def make_eval_env(self, **how: Any) -> environments.VecEnv:
+        """Create separate environments, which do not affect training. The caller closes them.
 
         Args:
             how: Arguments of `environments.make_eval`: `num_envs`, `render_mode="rgb_array"`, `vectorization`,
                 `worker_timeout`.
 
         Raises:
-            UsageError: The environment was handed over as an object, and cannot be copied.
+            UsageError: The environment was passed as an object, which cannot be copied.
         """
         return environments.make_eval(self._environment, kwargs=self.config.environment_options, **how)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every training environment, in any process, as for a curriculum.
+        """Set an attribute of every training environment, for example for a curriculum.
 
-        The environment or one of its wrappers must have it already; of several, the outermost gets it. It takes effect
-        at once. Checkpoints contain plain values (numbers, strings, arrays, lists, dicts), and a resume sets them
-        again; set others, such as functions, in `on_start`. Evaluations do not get it.
+        The environment or one of its wrappers must already have the attribute. If several have it, the outermost gets
+        the value. The value takes effect at once, also in other processes, but not in evaluations. A resumed run sets
+        the attribute again if the value is plain (numbers, strings, arrays, lists, dicts). Set other values, such as
+        functions, in `on_start`.
 
         Raises:
-            UsageError: An environment has no such attribute; or they are on a cluster or in a vector environment made
-                elsewhere, where they cannot be reached one by one.
-            EnvironmentFailedError: An environment does not take the value.
+            UsageError: An environment does not have the attribute; or the environments run on a cluster, or in your
+                own vector environment, so that Duetto cannot reach each of them.
+            EnvironmentFailedError: An environment rejects the value.
         """
         self.components.set_attr(name, value)
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
-        """Evaluate the policy now, write it down, and keep the parameters if they are the best so far.
+        """Evaluate the policy now, record the result, and save the parameters if they are the best so far.
 
-        Not in `on_evaluation`, which it calls: `last_evaluation` has the result there. Raises NonFiniteError if
-        learning has diverged; nothing is written then.
+        This calls `on_evaluation`, so do not call it there; read `last_evaluation` instead.
+
+        Raises:
+            NonFiniteError: Learning has diverged; no file is changed.
         """
         self.log.look()
         acting = self.checkpoints.acting_state()
@@ -338,18 +352,19 @@ class Trainer:
         return result
 
     def _tell_evaluation(self, progress: str) -> None:
-        self.on_activity(progress + "; the run stops after it (Ctrl-C again: at once)" * self._stop)
+        self.on_activity(progress + "; the run stops afterwards (Ctrl-C again: at once)" * self._stop)
 
     @property
     def last_evaluation(self) -> tuple[int, Evaluation] | None:
-        """The step of the newest evaluation, and its result; None before the first."""
+        """The step and the result of the latest evaluation; None before the first."""
         return self._evaluator.last
 
     @property
     def policy(self) -> EvaluationPolicy:
-        """The policy as evaluations use it, for raw observations (N, ...); it follows the learner's updates.
+        """The policy for evaluations, a function of raw observations (N, ...). It uses the current parameters.
 
-        Its actions are those of the networks, numbers in [-1, 1]; `Agent.act` gives them in the environment's units.
+        It returns actions as the networks do: numbers in [-1, 1], or integers. `Agent.act` returns actions in the
+        environment's units.
         """
         return EvaluationPolicy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
 
@@ -357,11 +372,12 @@ class Trainer:
     def checkpoint(self) -> Path:
         """Write a checkpoint, and return its folder.
 
-        Called in a hook, it is written after the step's last hook, with what the other callbacks learn from the step.
+        If a hook calls this, the trainer writes the checkpoint after the step's last hook. So the checkpoint contains
+        the state of all callbacks after this step.
 
         Raises:
-            NonFiniteError: Learning has diverged; nothing is written.
-            CheckpointError: It cannot be written; earlier checkpoints are as they were.
+            NonFiniteError: Learning has diverged; no checkpoint is written.
+            CheckpointError: The checkpoint cannot be written; earlier checkpoints are unchanged.
         """
         if self._callbacks.running:
             self._asked = True
@@ -372,6 +388,6 @@ class Trainer:
         return path
 
     def resume(self, loaded: Loaded, accept_changes: bool = False) -> None:
-        """Continue from a checkpoint; see `Checkpoints.load`."""
+        """Continue from a checkpoint. Raises as `Checkpoints.load` does."""
         self.step, self.seconds = self.checkpoints.load(loaded, self.folder, accept_changes)
         self.notices += self.checkpoints.resumed.notices

@@ -1,4 +1,4 @@
-"""Videos of an agent."""
+"""Videos of a policy's episodes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,23 @@ def record(
     path: Path,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Episode:
-    """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete."""
+    """Write one episode as an mp4 (H.264) at the environment's frame rate; return the episode.
+
+    The file appears at `path` when it is complete. `tell` gets a few words about the progress.
+
+    Raises:
+        DuettoError: The file cannot be written, or the frames differ in size.
+        UsageError: imageio or ffmpeg is missing, or the environment cannot render.
+    """
     atomic_io.check_suffix(path, ".mp4", "a video")
     writer: Any = None
     try:
         with atomic_io.replacing(path) as partial, ExitStack() as opened:
-            partial.touch()  # whether it can be written here shows before ffmpeg is asked, which would say it in pages
+            partial.touch()  # raises a short error if the folder is not writable; ffmpeg's is long
 
             def write(frame: np.ndarray) -> None:
                 nonlocal writer
-                if writer is None:  # now, because some environments know their picture only once they show it
+                if writer is None:  # only now, because some environments know their frame rate only after rendering
                     writer = _writer(partial, stepper.render_fps)
                     opened.callback(writer.close)
                 writer.append_data(_even(frame))
@@ -42,22 +49,22 @@ def record(
             episode = watch(act, stepper, seed, write)
             writer.close()
             return episode
-    except (OSError, ValueError) as error:  # ValueError: pictures of several sizes
-        cause = getattr(error, "strerror", None) or str(error).partition("\n")[0]  # imageio adds ffmpeg's command line
+    except (OSError, ValueError) as error:  # ValueError: frames of different sizes
+        cause = getattr(error, "strerror", None) or str(error).partition("\n")[0]  # without ffmpeg's command line
         raise DuettoError(f"The video {path} cannot be written: {cause}.") from error
 
 
 def place(folder: Path, step: int) -> Path:
-    """The path of a run's video of this step. Raises DuettoError if a link is in the way."""
+    """Return the path of a run's video of this step. Raises DuettoError if the folder is a link."""
     path = folder / "videos" / f"step-{step:012}.mp4"
     safe_open.check_folders([path.parent])
     return path
 
 
 def _writer(path: Path, fps: float) -> Any:
-    # Otherwise ffmpeg is started by a fork of this process, with JAX's threads in it: a warning, and sometimes a hang.
+    # Without this, imageio forks this process to start ffmpeg. JAX's threads make a fork warn, and sometimes hang.
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
-    # It prints an error for a frame cut off by an interrupt; other write errors are raised here.
+    # "fatal" hides the error that ffmpeg prints when an interrupt cuts a frame. Other write errors are raised here.
     how: dict[str, Any] = {"macro_block_size": 1, "codec": "libx264", "quality": 8, "ffmpeg_log_level": "fatal"}
     return imageio().get_writer(path, fps=fps, **how)
 
@@ -69,11 +76,11 @@ def imageio() -> Any:
         import imageio_ffmpeg
     except ModuleNotFoundError as error:
         raise UsageError(f"Videos need imageio and ffmpeg. Install: {install('video')}") from error
-    del imageio_ffmpeg  # imported to see that it is there: imageio would name another way to install it
+    del imageio_ffmpeg  # imported as a check: imageio's own error names another way to install it
     return imageio.v2
 
 
 def _even(frame: np.ndarray) -> np.ndarray:
-    """The frame without an odd last row or column: H.264 needs even sides."""
+    """Drop the last row or column if their number is odd, because H.264 requires even sizes."""
     height, width = frame.shape[:2]
     return np.ascontiguousarray(frame[: height - height % 2, : width - width % 2])

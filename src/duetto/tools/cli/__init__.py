@@ -1,11 +1,11 @@
-"""The command line. Only the called command is imported.
+"""The command line. A call imports only the code of its command.
 
-commands            the commands whose options are the parameters of one function
-train               the commands that train, each with its own options: train, sweep, tune
-learning            the options that these three share
+commands            commands that are one function each, whose parameters are the options
+train               the commands train, sweep and tune
+learning            the options that train, sweep and tune share
 demos               `duetto demos record`, `export`, `import` and `inspect`
-options             options that several commands have, and how their values are parsed
-parser              groups of options, a short and a full help, errors of one line
+options             options of several commands, and the functions that parse their values
+parser              argparse, with option groups, a short and a full help, and one-line errors
 output              JSON, file names, notices and errors
 """
 
@@ -50,10 +50,10 @@ OF_ALGORITHMS = ("train", "sweep", "tune")  # commands whose options depend on t
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call, 128 + N if signal N ended the work."""
+    """Run a command, then exit: 0 success, 1 failure, 2 usage error, 128 + N after signal N."""
     came = listen()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without ±, as on stderr
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack ±; stderr does the same
     try:
         with _ending_in_order(), shown_elsewhere():
             run_command(*(sys.argv[1:] if arguments is None else arguments))
@@ -63,14 +63,14 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt as interrupt:  # before a run starts, or the second Ctrl-C
         output.print_error("interrupted.")
-        exec("")  # after an interrupt within an exec (imports use some), `python -m` would end by SIGINT
+        exec("")  # clear CPython's flag of an interrupted exec() or import; else `python -m` ends by SIGINT
         sys.exit(128 + (interrupt.args or [signal.SIGINT])[0])
     except BrokenPipeError:  # the reader, `head` for example, has closed the pipe
-        with suppress(OSError, ValueError):  # else Python writes the rest at exit, and complains
+        with suppress(OSError, ValueError):  # discard the rest, which Python would fail to write at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        from duetto.storage.user_code import where  # slow to import, and seldom needed
+        from duetto.storage.user_code import where  # slow to import
 
         if not (line := where(error)):
             raise
@@ -85,9 +85,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP end the block by KeyboardInterrupt, so that half-written files are removed.
+    """Raise KeyboardInterrupt on SIGINT, SIGTERM and SIGHUP.
 
-    During a run, `training.signals` handles them instead. An ignored signal (nohup) stays ignored.
+    So `finally` blocks remove half-written files. While a run trains, `training.signals` handles these signals instead.
+    An ignored signal (nohup) stays ignored.
     """
     came: list[int] = []
 
@@ -103,7 +104,7 @@ def _ending_in_order() -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if came:  # a library in C may have raised another error, or an interrupt without the number
+        if came:  # a C library may raise another error instead, or drop the signal's number
             raise KeyboardInterrupt(came[0]) from error
         raise
     finally:
@@ -112,7 +113,7 @@ def _ending_in_order() -> Iterator[None]:
 
 
 def run_command(command: str = "--help", *arguments: str) -> None:
-    """Run a command. UsageError if there is none of its name."""
+    """Run a command. Raise UsageError if its name is unknown."""
     if command in ("-h", "--help"):
         print(_overview())
     elif command == "--version":

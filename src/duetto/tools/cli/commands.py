@@ -1,4 +1,4 @@
-"""The commands whose options are the parameters of one function; each imports what it needs."""
+"""Commands that are one function each. The function's parameters are the options, its docstring is the help."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from duetto.errors import DuettoError, escaped
 from duetto.tools.cli import options as shared
 from duetto.tools.cli.options import Checkpoint, EnvironmentOptions, Json, Quiet, RunFolder, Runs, Trust
-from duetto.tools.cli.output import print_file, print_json, print_result, wrapped
+from duetto.tools.cli.output import print_json, print_result, wrapped
 from duetto.tools.cli.parser import Arg, Flag, Texts
 from duetto.training.progress_lines import say, working
 
@@ -41,11 +41,12 @@ def resume(
 ) -> None:
     """Continue a run exactly from its last checkpoint, also after kill -9.
 
-    A run that was started on a cluster needs --cluster again, and keeps its mode, its block length and, in the mode
+    A run that was started on a cluster needs --cluster again. It keeps its mode, its block length and, in the mode
     sync, its number of actors.
-    In config.yaml, steps, schedule_steps, threads, vectorization, worker_timeout, keep, evaluation_episodes
-    and the intervals of evaluations, checkpoints and metrics may be changed; Duetto reports the effect on the numbers.
-    Other options that decide the numbers need --accept-changes.
+
+    steps, schedule_steps, threads, vectorization, worker_timeout, keep, evaluation_episodes, and the intervals of
+    evaluations, checkpoints and metrics may be changed in config.yaml; Duetto reports whether a change affects the
+    results. Changes of other options that affect the results need --accept-changes.
     """
     from duetto.training.progress import shown
 
@@ -53,7 +54,7 @@ def resume(
     placed = shared.cluster(options)
     doing = f"{run}: reading the checkpoint, making environments and networks"
     with shown(Console(stderr=json), doing, quiet or json) as display:
-        from duetto.runs.run import Run  # slow to import: the display shows something already
+        from duetto.runs.run import Run  # slow to import, so the display starts first
 
         callbacks = shared.callbacks(options)
         resumed = Run(run, trust=trust)
@@ -65,7 +66,7 @@ def resume(
 
 def evaluate(
     run: RunFolder,
-    episodes: Annotated[int, Arg("Whole episodes.")] = 10,
+    episodes: Annotated[int, Arg("Number of episodes.")] = 10,
     checkpoint: Checkpoint = "last",
     seed: Annotated[int | None, Arg("Seed of the initial states; by default the run's.")] = None,
     environment: Annotated[str | None, Arg("Another environment with the same spaces.", "ID|FILE.py:CLASS")] = None,
@@ -76,8 +77,8 @@ def evaluate(
 ) -> None:
     """Evaluate the agent: play episodes and print their returns.
 
-    The agent acts as in the run's evaluations: without exploration, unless its options say otherwise (presets for
-    Atari). It acts in the environment of its training, or in another one; that one gets only the options given here.
+    The agent acts as in the run's evaluations: without exploration, unless an option turns it on (as in the presets
+    for Atari). With --environment, the run's environment options do not apply.
     """
     from duetto.runs.run import Run
 
@@ -93,13 +94,13 @@ def evaluate(
 
 def video(
     run: RunFolder,
-    output: Annotated[str | None, Arg("The mp4; by default in the run's folder videos/.", "FILE")] = None,
+    output: Annotated[str | None, Arg("The mp4 file; by default in videos/ in the run's folder.", "FILE")] = None,
     checkpoint: Checkpoint = "last",
     seed: Annotated[int | None, Arg("Seed of the initial state; by default the run's.")] = None,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Record an episode as an mp4, the agent acting as in the run's evaluations."""
+    """Record an episode as an mp4. The agent acts as in the run's evaluations."""
     from duetto.runs.run import Run
 
     trained = Run(run, trust=trust)
@@ -117,7 +118,7 @@ def watch(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Show the agent live in the environment's own window, acting as in the run's evaluations."""
+    """Show the agent live in the environment's own window. The agent acts as in the run's evaluations."""
     from duetto.runs.run import Run
 
     trained = Run(run, trust=trust)
@@ -129,16 +130,17 @@ def watch(
 def export(
     run: RunFolder,
     format: Annotated[
-        Literal["onnx", "torch", "jax"], Arg("Format: for ONNX Runtime, torch.export.load or jax.export.")
+        Literal["onnx", "torch", "jax"], Arg("For ONNX Runtime (onnx), torch.export.load (torch) or jax.export (jax).")
     ] = "onnx",
     output: Annotated[str | None, Arg("The file; by default in the run's folder.", "FILE")] = None,
     checkpoint: Checkpoint = "last",
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Write the agent as one graph: from observations to actions in the environment's units.
+    """Write the agent as one graph, from observations to actions in the environment's units.
 
-    The file is kept only if it acts as the agent does in the run's environment. FILE.json describes inputs and outputs.
+    Duetto runs the graph in the run's environment, and keeps the file only if it acts as the agent does. FILE.json
+    describes its inputs and outputs.
     """
     from duetto.runs.run import Run
     from duetto.tools.export.writing import export as write
@@ -150,7 +152,7 @@ def export(
     checked = about["checked"]
     line = (
         f"{path}: acts as the agent of step {about['step']:,} on {checked['observations']} observations (largest "
-        f"difference {checked['largest_difference']:.0e} of the range, {checked['differing']} choices differ)."
+        f"difference {checked['largest_difference']:.0e} of the range, {checked['differing']} discrete actions differ)."
     )
     values = {"run": run, "checkpoint": checkpoint, **about, "file": str(path)}
     print_result(json, values, trained.notices, line)
@@ -161,8 +163,8 @@ def push(
     run: RunFolder,
     repository: Repository,
     checkpoint: Checkpoint = "last",
-    episodes: Annotated[int, Arg("Whole episodes of the evaluation on the card.")] = 10,
-    seed: Annotated[int | None, Arg("Seed of their initial states; by default the run's.")] = None,
+    episodes: Annotated[int, Arg("Number of episodes of the evaluation on the card.")] = 10,
+    seed: Annotated[int | None, Arg("Seed of this evaluation; by default the run's.")] = None,
     video: Annotated[bool, Arg("Record an episode.")] = True,
     memory: Annotated[Flag, Arg("Send the replay buffer, for an exact resume.")] = False,
     private: Annotated[Flag, Arg("Make a new repository private.")] = False,
@@ -170,14 +172,14 @@ def push(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Evaluate a run's agent, record a video, and send the run to the Hugging Face Hub with a model card.
+    """Send a run to the Hugging Face Hub, with a model card, an evaluation and a video.
 
     Log in first: `hf auth login`. Signatures, callbacks' states and paths on this machine are not sent.
     """
+    given = {name: value for name, value in locals().items() if name not in ("run", "json", "trust")}
     from duetto.runs.run import Run
     from duetto.tools.hub import push as push_run
 
-    given = {name: value for name, value in locals().items() if name not in ("run", "json", "trust", "Run", "push_run")}
     trained = Run(run, trust=trust)
     with working(f"pushing {run}") as tell:
         pushed = push_run(trained, **given, tell=tell)
@@ -190,12 +192,12 @@ def push(
 def pull(
     repository: Repository,
     output: Annotated[str | None, Arg("The new folder; by default runs/NAME.", "FOLDER")] = None,
-    at_most: Annotated[float, Arg("Refuse a larger run, in GB.", "GB")] = 5.0,
+    at_most: Annotated[float, Arg("Refuse a run that is larger than this.", "GB")] = 5.0,
     json: Json = False,
 ) -> None:
     """Fetch a run from the Hugging Face Hub, to evaluate, record or resume it.
 
-    Its code is not run. Only files of a run are downloaded.
+    Duetto downloads only files that belong to a run, and runs no code from the repository.
     """
     from duetto.tools.hub import fetch
 
@@ -214,10 +216,14 @@ def plot(
     metric: shared.Metric = "mean_return",
     json: Json = False,
 ) -> None:
-    """Draw learning curves: one for all seeds of the same options, with a band; one panel per environment."""
+    """Draw learning curves, one panel per environment.
+
+    Runs that differ only in their seed make one curve, with a band from three seeds on.
+    """
     from duetto.tools.plot.curves import plot as draw
 
-    print_file(draw(runs, output, metric), json)
+    path = str(draw(runs, output, metric))
+    print_result(json, {"file": path}, (), path)
 
 
 def report(
@@ -226,31 +232,34 @@ def report(
     metric: shared.Metric = "mean_return",
     json: Json = False,
 ) -> None:
-    """Write an HTML report on runs: results, curves, metrics with healthy values, commands.
+    """Write an HTML report on runs: results, curves, metrics (each with the range that is healthy), commands.
 
     The page is one file and needs no network.
     """
     from duetto.tools.report.report import report as write
 
     with working("writing the report"):
-        path = write(runs, output, metric)
-    print_file(path, json)
+        path = str(write(runs, output, metric))
+    print_result(json, {"file": path}, (), path)
 
 
 def table(
     runs: Runs,
-    output: Annotated[str | None, Arg("A .csv; without it the table is printed.", "FILE")] = None,
-    metric: Annotated[Texts, Arg("Columns of evaluations.csv or numbers of metrics.jsonl.", "NAME ...")] = (
+    output: Annotated[str | None, Arg("A .csv file; by default the table is printed.", "FILE")] = None,
+    metric: Annotated[Texts, Arg("Columns of evaluations.csv or keys of metrics.jsonl.", "NAME ...")] = (
         "mean_return",
     ),
     json: Json = False,
 ) -> None:
-    """Write results as a tidy table: exp_name, env_name, seed, metric, env_step, value. avg_return is mean_return."""
+    """Write results as a tidy table: exp_name, env_name, seed, metric, env_step, value.
+
+    The metric mean_return is written as avg_return.
+    """
     from duetto.tools.plot import table as tables
 
     rows = tables.table(runs, output, metric)
     if output is not None:
-        print_file(output, json, rows=len(rows))
+        print_result(json, {"file": output, "rows": len(rows)}, (), output)
     elif json:
         print_json({"rows": [row._asdict() for row in rows]})
     else:
@@ -265,7 +274,7 @@ def check(
     timeout: Annotated[float, Arg("Seconds after which a call counts as a hang.", "SECONDS")] = 60.0,
     json: Json = False,
 ) -> None:
-    """Check an environment against Gymnasium's contract and Duetto's, and suggest a remedy for each problem.
+    """Check an environment against Gymnasium's and Duetto's rules, and suggest remedies.
 
     Trains nothing and writes nothing. Exits with 1 if something is broken.
     """
@@ -284,7 +293,6 @@ def check(
 
 
 def _print_findings(findings: list[Any]) -> None:
-
     titles = {
         "broken": "Broken: training fails or learns the wrong thing",
         "costs": "Warnings: training works, but note these",
@@ -305,7 +313,7 @@ def list_(
     ] = "all",
     json: Json = False,
 ) -> None:
-    """List algorithms with their spaces, presets, and environment families with the extra each needs."""
+    """List algorithms, presets, and environment families with the extras that they need."""
     listed = _everything()
     if json:
         print_json(listed if what == "all" else {what: listed[what]})
@@ -315,7 +323,7 @@ def list_(
             texts = [f"{key}: {text}".removeprefix("about: ") for key, text in about.items()]
             print("\n".join([name, *(wrapped(text, "  ") for text in texts)]))
         return
-    for name, about in listed["algorithms"].items():  # all on one screen
+    for name, about in listed["algorithms"].items():  # short, so that everything fits on one screen
         print(wrapped(f"{name:12} {about['actions']}: {', '.join(listed['presets'][name])}", "  ", " " * 15))
     for title in ("environments", "extras"):
         print(wrapped(f"{title.title()}: {', '.join(listed[title])}"))
@@ -326,7 +334,7 @@ def list_(
 
 
 def _everything() -> dict[str, Any]:
-    """Return everything that can be listed as JSON values. Of an extra that is missing, the command to install it."""
+    """Return all lists as JSON values. An extra's value is its install command if it is missing, else an empty text."""
     from duetto.algorithms import ALGORITHMS
     from duetto.environments import FAMILIES
     from duetto.install_hint import install, is_installed, names

@@ -30,11 +30,11 @@ from duetto.training.evaluation import PARALLEL, SEED_OFFSET, check_same_spaces
 from duetto.training.progress_lines import working
 from duetto.training.video import record as record_video
 
-_EXPERT = "The folder of a run, whose policy takes its best actions, or a class such as those in examples/experts."
+_EXPERT = "The folder of a run, which acts without exploration, or a class such as those in examples/experts."
 
 
 def main(arguments: list[str]) -> None:
-    """Parse and run one of the commands."""
+    """Run one of the `duetto demos` commands."""
     command, *rest = arguments or ["--help"]
     if command in ("-h", "--help"):
         lines = [f"  {example}" for example in COMMANDS.values()]
@@ -50,8 +50,8 @@ def main(arguments: list[str]) -> None:
 def record(
     environment: EnvironmentId,
     expert: Annotated[str, Arg(_EXPERT, metavar="RUN|FILE.py:CLASS")],
-    output: Annotated[str, Arg("The new folder.", metavar="FOLDER")],
-    episodes: Annotated[int, Arg("Whole episodes.")] = 100,
+    output: Annotated[str, Arg("The new folder for the dataset.", metavar="FOLDER")],
+    episodes: Annotated[int, Arg("Number of episodes.")] = 100,
     seed: Annotated[int, Arg("Seed of the first episode; later episodes use the next seeds.")] = 0,
     only_successes: Annotated[Flag, Arg("Drop episodes with a return of 0 or less.")] = False,
     minimum_return: Annotated[float | None, Arg("Drop episodes with a lower return.", metavar="RETURN")] = None,
@@ -88,7 +88,7 @@ def record(
         ):
             games = demonstrations.record(actor, envs, episodes, seed, keep)
             last = seed
-            with suppress(demonstrations.RecordingEndedError):  # episodes that ended are kept
+            with suppress(demonstrations.RecordingEndedError):  # complete episodes are kept
                 for number, game in enumerate(games, start=1):
                     for part, demonstration in enumerate(game.demonstrations):
                         writer.add(demonstration, game.seed, part)
@@ -100,7 +100,7 @@ def record(
 
 
 def _expert_of_file(text: str, environment: str, options: dict[str, Any]) -> tuple[Expert, VecEnv, str]:
-    """Make the expert FILE.py:CLASS for one environment; return it, the environment and its name."""
+    """Make the expert FILE.py:CLASS and one environment for it; return both, and the expert's name."""
     kind, _ = user_code.load(text, "expert")
     envs = environments.make(environment, render_mode=getattr(kind, "render_mode", None), kwargs=options)
     try:
@@ -120,14 +120,15 @@ def _expert_of_run(
     trusted: bool,
     stochastic: bool,
 ) -> tuple[Expert, VecEnv, str]:
-    """Make an expert of a run's policy; return it, its environments and its name.
+    """Make an expert of a run's policy; return it, its environments and the expert's name.
 
-    It takes its best actions even if the run's evaluations sample; with `stochastic` it explores as in training.
+    The policy takes its best actions, even if the run's evaluations sample. With `stochastic` it explores as in
+    training.
     """
     folder = str(near(run.path))
     agent, config = run.agent(checkpoint), run.config
     print_notices(run.notices)
-    if signing.needs_trust("", config.environment_options):  # a module that the folder names, not the user
+    if signing.needs_trust("", config.environment_options):  # the run's options name a module, whose code would run
         config.check_trust("environment", folder, trusted)
     envs = environments.make(environment, num_envs=min(episodes, PARALLEL), kwargs=options)
     try:
@@ -142,7 +143,7 @@ def _expert_of_run(
 
 
 def _print_summary(output: str, as_json: bool, tried: int | None = None) -> None:
-    """Print the contents of a new dataset. `tried` is the number of episodes that were played for it."""
+    """Print the contents of a new dataset. `tried` is the number of played episodes."""
     demos = demonstrations.load(output)
     games = demos.parts.count(0)
     tried = games if tried is None else tried
@@ -150,7 +151,7 @@ def _print_summary(output: str, as_json: bool, tried: int | None = None) -> None
     left = f", {tried - games} left out" if tried > games else ""
     lines = [f"{output}: {games} episodes{left}, {demos.steps:,} steps, return {_return_range(demos)}"]
     if not isinstance(demos.metadata.action_space, Discrete):
-        lines.append("Duetto's bc, dqfd and r2d3 learn from choices alone; for other libraries: duetto demos export.")
+        lines.append("bc, dqfd and r2d3 learn from discrete actions only. For other libraries: duetto demos export.")
     print_result(as_json, values | {"tried": tried}, (), *lines, f"See them: duetto demos inspect {output}")
 
 
@@ -161,7 +162,7 @@ def _return_range(demos: Demonstrations) -> str:
 # ---------------------------------------------------------------------------------------------------- export
 def export(
     source: Annotated[str, Arg("The folder of the demonstrations.", "DEMOS", is_positional=True)],
-    output: Annotated[str, Arg("The new folder.", metavar="FOLDER")],
+    output: Annotated[str, Arg("The new folder for the dataset.", metavar="FOLDER")],
     json: Json = False,
 ) -> None:
     """Write demonstrations as a Minari dataset, which other libraries read."""
@@ -178,17 +179,19 @@ def import_(
         Arg("A Minari dataset: its folder, or its id in Minari's local folder.", "DATASET", is_positional=True),
     ],
     environment: Annotated[str, Arg("The environment of the dataset.", metavar="ID|FILE.py:CLASS")],
-    output: Annotated[str, Arg("The new folder.", metavar="FOLDER")],
+    output: Annotated[str, Arg("The new folder for the dataset.", metavar="FOLDER")],
     environment_options: EnvironmentOptions = (),
     overwrite: Annotated[Flag, Arg("Replace an existing dataset.")] = False,
     json: Json = False,
-    trust: Annotated[Flag, Arg("You trust the author of the dataset.")] = False,
+    trust: Annotated[Flag, Arg("Confirm that you trust the author of the dataset.")] = False,
 ) -> None:
-    """Import a Minari dataset. Actions of Box spaces are mapped to [-1, 1], as agents act; rewards are clipped, or
-    replaced by their logarithm, if the options of an Atari game say that agents learn from these.
+    """Import a Minari dataset.
 
-    Minari and HDF5 read the file in a process with a memory limit. They do not protect you from a file that was made
-    to harm you: --trust says that you trust its author.
+    Actions of Box spaces are mapped to [-1, 1], the range of an agent's actions. If the options of an Atari game
+    clip rewards or take their logarithm, the import does the same with the dataset's rewards.
+
+    Minari and HDF5 read the dataset in a process with a memory limit. This does not protect you from a malicious
+    dataset: --trust states that you trust its author.
     """
     environment, kwargs = user_code.absolute(environment), parse_options(environment_options)
     envs = environments.make_eval(environment, kwargs=kwargs)
@@ -203,11 +206,11 @@ def import_(
 def inspect(
     demos: Annotated[str, Arg("The folder of the demonstrations.", "DEMOS", is_positional=True)],
     video: Annotated[str | None, Arg("Replay an episode and record it.", metavar="FILE.mp4")] = None,
-    episode: Annotated[int, Arg("With --video: number of the episode.", metavar="K")] = 0,
+    episode: Annotated[int, Arg("The episode to record with --video, counted from 0.", metavar="K")] = 0,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Print the environment, the expert, returns and lengths of demonstrations; with --json every episode."""
+    """Print the environment, expert, returns and lengths of demonstrations. With --json, list every episode."""
     loaded = demonstrations.load(demos)
     about = loaded.metadata
     described = {
@@ -232,7 +235,7 @@ def inspect(
 
 
 def _lines(demos: Demonstrations, described: dict[str, Any]) -> list[str]:
-    """Return the lines that a person reads about demonstrations."""
+    """Return a summary of demonstrations as lines of text."""
     terminated = int(demos.terminated.sum())
     lengths = f"{demos.lengths.mean():.4g} ({demos.lengths.min()} to {demos.lengths.max()}), {demos.steps:,} in all"
     counted = f"{len(demos)}: {terminated} terminated, {len(demos) - terminated} truncated"
@@ -245,7 +248,7 @@ def _lines(demos: Demonstrations, described: dict[str, Any]) -> list[str]:
 
 
 def _record_episode(demos: Demonstrations, number: int, path: Path) -> None:
-    """Replay an episode and record it. UsageError, and no video, if it ends otherwise than it was recorded."""
+    """Replay an episode to a video. If the replay ends too early, delete the video and raise UsageError."""
     player = EpisodePlayer(demos, number)
     about = demos.metadata
     envs = environments.make(about.environment, render_mode="rgb_array", kwargs=about.options)
@@ -259,7 +262,7 @@ def _record_episode(demos: Demonstrations, number: int, path: Path) -> None:
 
 
 FUNCTIONS: dict[str, Callable[..., None]] = {"record": record, "export": export, "import": import_, "inspect": inspect}
-COMMANDS = {  # each with an example
+COMMANDS = {  # an example of each command
     "record": "duetto demos record Pendulum-v1 --expert runs/td3-Pendulum-v1-s0 --episodes 100 --output demos/pendulum",
     "export": "duetto demos export demos/pendulum --output minari/pendulum",
     "import": "duetto demos import lander/human-v0 --environment LunarLander-v3 --output demos/lander --trust",

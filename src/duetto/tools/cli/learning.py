@@ -1,4 +1,4 @@
-"""The options that train, sweep and tune share: a run's, an algorithm's, and those of the environment."""
+"""The options that train, sweep and tune share: those of a run, of its algorithm and of its environment."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _FIRST = ("steps", "seed", "num_envs", "device", "backend")  # the first options
 _EVALUATION = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "keep", "log_every")
 _RARE = frozenset({"worker_timeout", "schedule_steps", "keep", "precision"})
 _COMMON = {"preset": PresetName, "environment_options": EnvironmentOptions, "quiet": Quiet, "json": Json}
-Options = dict[str, dict[str, Any]]  # annotations by the title of their group; "" for positional ones
+Options = dict[str, dict[str, Any]]  # title of a group -> name of an option -> annotation; "" has the positional ones
 
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """A command that trains an algorithm.
+    """The help and the options of `train`, `sweep` or `tune`.
 
     Attributes:
-        usage, about: What it prints without an algorithm.
-        options: The command's own options.
-        defaults: Default values of these, for the help.
-        without: Options of a run that the command lacks.
+        usage, about: Texts of the help that is shown if no algorithm is given.
+        options: The options that the command has in addition to those of a run and its algorithm.
+        defaults: Their default values, for the help.
+        without: Options of a run that this command does not have.
     """
 
     usage: str
@@ -59,8 +59,8 @@ class LearningCommand:
 
         Args:
             name: The command, such as "train".
-            word: The algorithm as it is on the command line: a name, or FILE.py:CLASS.
-            command: The command, without an algorithm.
+            word: The algorithm on the command line: a name, or FILE.py:CLASS.
+            command: The command's usage and its own options.
 
         Raises:
             UsageError: There is no such algorithm.
@@ -77,7 +77,7 @@ class LearningCommand:
         self._name, self._prog, self._command = f"duetto {name}", f"duetto {name} {word}", command
 
     def parser(self, preset: Preset | None = None) -> Parser:
-        """Return the parser, whose help shows the values of a preset as defaults."""
+        """Return the parser. Its help shows the preset's values as defaults."""
         preset, command = preset or Preset(), self._command
         run = dataclasses.asdict(RunOptions()) | preset.run
         algorithm = self.algorithm().with_options(**preset.algorithm)
@@ -98,7 +98,7 @@ class LearningCommand:
     def parse(self, arguments: list[str]) -> dict[str, Any] | None:
         """Return the options on the command line by name; None if --help was printed.
 
-        Raises UsageError for an option that is unknown, missing or wrong. With --config, none is required.
+        Raises UsageError for an option that is unknown, missing or wrong. With --config, no option is required.
         """
         parser = self.parser()
         given = parser.parse(arguments)
@@ -106,19 +106,15 @@ class LearningCommand:
             if "config" not in given:
                 parser.check_complete(given)
             return given
-        name, preset = self.preset(given)
+        own = presets_of_file(Path(self.origin.file)) if self.origin else None
+        name, preset = choose(self.algorithm.name(), given.get("environment", ""), given.get("preset"), own)
         defaults = f"Defaults are those of the preset {name!r}. Name an environment to see its defaults."
         about = f"{inspect.getdoc(self.algorithm)}\n\n{defaults}"
         self.parser(preset).print_help(about, everything="help_all" in given)
         return None
 
-    def preset(self, given: Mapping[str, Any]) -> tuple[str, Preset]:
-        """Return the name of the preset and the preset that the options choose."""
-        own = presets_of_file(Path(self.origin.file)) if self.origin else None
-        return choose(self.algorithm.name(), given.get("environment", ""), given.get("preset"), own)
-
     def spec(self, given: Mapping[str, Any], environment: str) -> RunSpec:
-        """Return the run that the options describe, without the command's own options. Raises UsageError."""
+        """Return the run that the options describe; the command's own options are ignored. Raises UsageError."""
         from duetto.runs.spec import RunSpec
 
         return RunSpec.of(
@@ -133,19 +129,19 @@ class LearningCommand:
         )
 
     def learning_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the given options of the run and the algorithm."""
+        """Return the given options that are fields of `RunOptions` or of the algorithm."""
         known = {*self.algorithm.options(), *(entry.name for entry in dataclasses.fields(RunOptions))}
         return {name: value for name, value in given.items() if name in known}
 
 
-Call = tuple[LearningCommand, dict[str, Any]]  # and the options on the command line
+Call = tuple[LearningCommand, dict[str, Any]]  # a command, and its options on the command line
 
 
 def calls_of(name: str, command: CommandOptions, arguments: list[str]) -> list[Call]:
-    """Return the command of each algorithm with its options; [] after help was printed.
+    """Return the command of each algorithm with its options; [] if help was printed.
 
     Raises:
-        UsageError: Options come before the algorithm; or see `LearningCommand.parse`.
+        UsageError: The algorithm does not come first or is unknown, or an option is unknown, missing or wrong.
     """
     if not arguments or arguments[0] in ("-h", "--help", "--help-all"):
         titles = {each: (inspect.getdoc(algorithm) or "").partition(" (")[0] for each, algorithm in ALGORITHMS.items()}
@@ -171,7 +167,7 @@ def calls_of(name: str, command: CommandOptions, arguments: list[str]) -> list[C
 
 
 def described(kind: type[Any]) -> dict[str, Any]:
-    """Return the annotation of each field of a dataclass with its docstring as help; a custom network has none."""
+    """Return the annotation of each field, except custom networks, with the field's docstring as help."""
     hints, texts = get_type_hints(kind, include_extras=True), _docstrings(kind)
     names = [entry.name for entry in dataclasses.fields(kind)]
     return {
@@ -181,7 +177,7 @@ def described(kind: type[Any]) -> dict[str, Any]:
 
 @cache
 def _docstrings(kind: type[Any]) -> dict[str, str]:
-    """Return the texts below the fields of a class and its bases."""
+    """Return the docstrings below the fields of a class and its bases."""
     texts: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         if not dataclasses.is_dataclass(owner):

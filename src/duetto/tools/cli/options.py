@@ -1,4 +1,4 @@
-"""Options that several commands have, and the functions that parse their values."""
+"""Options of several commands, and the functions that parse their values."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Runs = Annotated[
     Texts,
     Arg("Folders of runs: runs/td3-*", "RUN ...", is_positional=True),
 ]
-Checkpoint = Annotated[str, Arg("last, best, or a step.", "last|best|STEP")]
-Metric = Annotated[str, Arg("A column of evaluations.csv or a number of metrics.jsonl.", "NAME")]
+Checkpoint = Annotated[str, Arg("The checkpoint: last, best, or a step.", "last|best|STEP")]
+Metric = Annotated[str, Arg("A column of evaluations.csv or a key of metrics.jsonl.", "NAME")]
 Json = Annotated[Flag, Arg("Print a JSON object on stdout instead of text.")]
 Quiet = Annotated[Flag, Arg("Print only warnings and errors.")]
-Trust = Annotated[Flag, Arg("Allow code that another person's run folder names.")]
-Seeds = Annotated[str, Arg("Train several seeds, each as its own run: 5, 0-4 or 0,3,9.", "SEEDS")]
+Trust = Annotated[Flag, Arg("Run Python code that is named in another user's folder.")]
+Seeds = Annotated[str, Arg("Train several seeds, each as its own run: 0-4 or 0,3,9; 5 means 0-4.", "SEEDS")]
 PresetName = Annotated[str | None, Arg("Named hyperparameters (duetto list presets), or FILE.yaml.", "PRESET")]
 
 # ---------------------------------------------------------------------------------------------------- callbacks
 StopAtReturn = Annotated[float | None, Arg("Stop when an evaluation's mean return is at least this.", "RETURN")]
 TimeLimit = Annotated[float | None, Arg("Stop after this many seconds of work, summed over resumes.", "SECONDS")]
-VideoEvery = Annotated[int | None, Arg("Record an episode every N steps.", "STEPS")]
+VideoEvery = Annotated[int | None, Arg("Record an episode every STEPS steps.", "STEPS")]
 Track = Annotated[Texts | None, Arg("Send metrics to wandb, mlflow or trackio.", "TRACKER ...")]
 
 # ---------------------------------------------------------------------------------------------------- cluster
@@ -41,16 +41,27 @@ HERE = "here"
 _ADDRESS = re.compile(r"auto|here|(ray://)?[\w.-]+:\d+")
 
 Address = Annotated[
-    str | None, Arg("Act on a Ray cluster, at this address or on this machine.", "[ADDRESS]", if_empty=HERE)
+    str | None,
+    Arg("Step the environments on a Ray cluster; without an address, on this machine.", "[ADDRESS]", if_empty=HERE),
 ]
-Actors = Annotated[int | None, Arg("Number of actors (2). In mode sync, results depend on it.")]
+Actors = Annotated[
+    int | None, Arg("Number of processes that step environments; affects results in mode sync. (default: 2)")
+]
 AnyMode = Annotated[
     Mode | None,
-    Arg("sync (default): reproducible, with parameters one block old; async: no waiting."),
+    Arg(
+        "sync: reproducible; actors act with parameters that are one block of steps (--block) old. "
+        "async: actors do not wait for updates. (default: sync)"
+    ),
 ]
-Blocks = Annotated[int | None, Arg("Vector steps per actor block (16; PPO: rollout_steps). Results depend on it.")]
-ReplayShards = Annotated[int | None, Arg("Processes that store the replay buffer (0: the run's process).")]
-CLUSTER = {  # the options of a cluster, and those that need --cluster
+Blocks = Annotated[
+    int | None,
+    Arg("Number of steps that an actor makes before it sends them; affects results. (default: 16; PPO: rollout_steps)"),
+]
+ReplayShards = Annotated[
+    int | None, Arg("Number of processes that store the replay buffer; 0: the run's own process. (default: 0)")
+]
+CLUSTER = {  # --cluster, and the options that need it
     "cluster": Address,
     "actors": Actors,
     "mode": AnyMode,
@@ -60,7 +71,7 @@ CLUSTER = {  # the options of a cluster, and those that need --cluster
 
 
 def parse_options(texts: Texts) -> dict[str, Any]:
-    """Parse KEY=VALUE texts to a dict, with values as YAML 1.2 reads them. UsageError for anything else."""
+    """Parse KEY=VALUE texts, with values in YAML 1.2, to a dict. Raise UsageError for other texts."""
     options: dict[str, Any] = {}
     for text in texts:
         key, separator, value = text.partition("=")
@@ -76,7 +87,7 @@ def parse_options(texts: Texts) -> dict[str, Any]:
 
 
 def callbacks(given: Mapping[str, Any]) -> list[Any]:
-    """Make the callbacks that options name."""
+    """Make the callbacks for the given options."""
     from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
 
     kinds = {"video_every": RecordVideo, "stop_at_return": StopAtReturn, "time_limit": TimeLimit}
@@ -90,7 +101,7 @@ def callbacks(given: Mapping[str, Any]) -> list[Any]:
 
 
 def _callback(option: str, kind: type[Any], value: float) -> Any:
-    """Make the callback; its errors name the command's option instead of the argument."""
+    """Make a callback. Its errors name the command's option instead of the Python argument."""
     try:
         return kind(value)
     except UsageError as error:
@@ -102,14 +113,14 @@ def cluster(options: Mapping[str, Any]) -> Cluster | None:
     """Return the cluster that the options in CLUSTER describe; None without an address.
 
     Raises:
-        UsageError: The address is none, or other options are given without it.
+        UsageError: The address is invalid, or other options are given without an address.
     """
     fields = {name: value for name, value in options.items() if name in CLUSTER and value is not None}
     address = fields.pop("cluster", None)
     if address is None:
         if fields:
             option = f"--{next(iter(fields)).replace('_', '-')}"
-            raise UsageError(f"{option} is of a cluster. Give --cluster too, or leave it out.")
+            raise UsageError(f"{option} needs --cluster. Give both, or leave {option} out.")
         return None
     if not _ADDRESS.fullmatch(address):
         raise UsageError(f"--cluster is {address!r}; it must be HOST:PORT, ray://HOST:PORT or auto, or have no value.")

@@ -8,34 +8,33 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from duetto.errors import escaped
 
 
 def show_cursor() -> None:
-    """Show the cursor of the terminal, which a live display hides."""
-    for stream in (sys.__stdout__, sys.__stderr__) if "rich.live" in sys.modules else ():  # not those of the display
+    """Show the terminal's cursor, which a live display hides. The display may also have replaced `sys.stdout`."""
+    for stream in (sys.__stdout__, sys.__stderr__) if "rich.live" in sys.modules else ():
         with suppress(OSError, ValueError):
             if stream and stream.isatty():
                 print("\x1b[?25h", end="", file=stream, flush=True)
 
 
 def print_error(text: str) -> None:
-    """Print an error on stderr; on a terminal without breaking words."""
+    """Print an error on stderr. A terminal gets lines that break between words."""
     lines = f"duetto: {text}".split("\n")
     print("\n".join(map(wrapped, lines) if sys.stderr.isatty() else lines), file=sys.stderr)
 
 
 def wrapped(line: str, indent: str = "", hanging: str | None = None, width: int = 0) -> str:
-    """Return a line as lines that fit a width, the terminal's by default, broken between words only.
+    """Wrap a line to a width, by default the terminal's, with breaks between words only.
 
     Args:
         line: The text.
-        indent: Begins the first line.
-        hanging: Begins the others; by default `indent`.
-        width: Columns.
+        indent: Prefix of the first line.
+        hanging: Prefix of the later lines; by default `indent`.
+        width: Number of columns; 0: the terminal's width.
     """
     kept: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
     kept |= {"initial_indent": indent, "subsequent_indent": indent if hanging is None else hanging}
@@ -47,13 +46,8 @@ def print_json(values: dict[str, Any]) -> None:
     print(json.dumps(values, ensure_ascii=True))
 
 
-def print_file(path: str | Path, as_json: bool, **values: Any) -> None:
-    """Print a file's name; or, as JSON, `file` and the other values."""
-    print_json({"file": str(path), **values}) if as_json else print(escaped(str(path)))
-
-
 def print_result(as_json: bool, values: dict[str, Any], notices: Sequence[str], *lines: str) -> None:
-    """Print a command's result: lines, and notices on stderr; or everything as JSON."""
+    """Print a command's result: lines on stdout and notices on stderr, or one JSON object."""
     if as_json:
         print_json(values | {"notices": notices})
         return
@@ -63,8 +57,8 @@ def print_result(as_json: bool, values: dict[str, Any], notices: Sequence[str], 
 
 
 def print_notices(notices: Sequence[str]) -> None:
-    """Print a run's notices on stderr, such as damage that was skipped."""
-    from rich.console import Console  # `duetto --help` has no use for it
+    """Print a run's notices on stderr, for example about damaged files."""
+    from rich.console import Console  # slow to import, and `duetto --help` does not need it
 
     from duetto.training.progress_lines import say
 

@@ -1,6 +1,6 @@
-"""Parse a command's options with argparse: groups, a short and a full help, errors of one line.
+"""Parse options with argparse: option groups, a short and a full help, one-line errors.
 
-Only options that are on the command line are returned; presets and recorded runs give the others their values.
+The result has only the options on the command line. The values of all other options come from presets or a config.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ HELP = {"help": "Show this help.", "help_all": "Show this help with all options.
 
 @dataclass(frozen=True)
 class Arg:
-    """An option's help and form, in the `Annotated` of its type.
+    """An option's help and form, as metadata in the `Annotated` of its type.
 
     Attributes:
-        help: The help.
-        metavar: The name of its value in the help, if its type does not say it.
-        is_positional: Whether it has no name on the command line.
-        is_flag: Whether it has no --no-NAME.
-        if_empty: The value of the option without a value; None: it needs one.
+        help: The help text.
+        metavar: The name of the option's value in the help; "" derives this name from the type.
+        is_positional: Whether it is a positional argument, without an option name.
+        is_flag: Whether a boolean option has no --no-NAME.
+        if_empty: The value of an option that is given without a value; None if the option needs a value.
     """
 
     help: str = ""
@@ -61,8 +61,8 @@ class OptionGroup:
 
     Attributes:
         title: The title; "" for the options next to --help.
-        options: The annotation of each option, by name; `Arg` in it has its help and its metavar.
-        defaults: Default values, for the help. An option without one is required.
+        options: The annotation of each option, by name, usually with an `Arg`.
+        defaults: Default values, for the help. An option without a default is required.
         rare: The options that only --help-all shows.
     """
 
@@ -78,7 +78,7 @@ class Parser:
 
     Attributes:
         prog: The command, such as "duetto train td3".
-        groups: Its options.
+        groups: The command's options, in the groups of the help.
     """
 
     prog: str
@@ -91,7 +91,7 @@ class Parser:
             UsageError: An option is unknown, or a value is missing or wrong.
         """
         words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]
-        words = [f" {word}" if _NEGATIVE.match(word) else word for word in words]  # argparse takes -1e9 for an option
+        words = [f" {word}" if _NEGATIVE.match(word) else word for word in words]  # argparse reads -1e9 as an option
         values, unknown = self.program().parse_known_intermixed_args(words)
         if unknown:
             raise UsageError(self._refused(next((word for word in unknown if word.startswith("-")), unknown[0])))
@@ -104,13 +104,13 @@ class Parser:
                 raise UsageError(f"{self.prog} needs {words.removesuffix(' ...')}. See {self.prog} --help.")
 
     def print_help(self, about: str, everything: bool = False) -> None:
-        """Print the help; options that are seldom changed only with `everything`."""
+        """Print the help, with rare options only if `everything` is true."""
         program = self.program(everything)
         program.description = "\n\n".join(wrapped(" ".join(text.split())) for text in about.split("\n\n"))
         program.print_help()
 
     def program(self, everything: bool = True) -> ArgumentParser:
-        """Return the parser of argparse."""
+        """Return the parser for argparse. Its help has rare options only if `everything` is true."""
         usage = wrapped(" ".join(["usage:", self.prog, *self._required().values(), "[options]"]))
         usage = usage.removeprefix("usage: ").replace("%", "%%")
         program = _Program(self.prog, usage, formatter_class=_Help, add_help=False, allow_abbrev=False)
@@ -127,7 +127,7 @@ class Parser:
         return program
 
     def _required(self) -> dict[str, str]:
-        """Return each required option as the usage has it: its name, if it has one, and its metavar."""
+        """Return the usage line's text for each required option, by the option's name."""
         required: dict[str, str] = {}
         for group in self.groups:
             for name in (name for name in group.options if name not in group.defaults):
@@ -136,10 +136,10 @@ class Parser:
         return required
 
     def _refused(self, word: str) -> str:
-        """Return the error for an option that the command lacks, or for a value too many."""
+        """Return the error message for an unknown option or a superfluous value."""
         option = word.partition("=")[0]
         if not option.startswith("-"):
-            return f"{self.prog} takes no {word!r} here. Put options' values after their names: {self.prog} --help"
+            return f"{self.prog} takes no {word!r} here. Put a value directly after its option. See {self.prog} --help."
         name = option.lstrip("-").replace("-", "_")
         known = [name for group in self.groups for name in group.options]
         similar = nearest(name, known) or nearest(name.removeprefix("no_"), known)
@@ -147,12 +147,12 @@ class Parser:
             names = " or ".join(map(_option, similar))
             hint = f"Did you mean {names}?"
         else:
-            hint = "It has nothing of the kind." if name in FOREIGN_NAMES else f"See {self.prog} --help."
+            hint = "It has no similar option." if name in FOREIGN_NAMES else f"See {self.prog} --help."
         return f"{self.prog} has no option {option}. {hint}"
 
 
 def function_parser(function: Callable[..., None], prog: str) -> Parser:
-    """Return the parser of a function's parameters; annotations have their help, and defaults are the function's."""
+    """Return a parser whose options are a function's annotated parameters."""
     hints = get_type_hints(function, include_extras=True)
     defaults = {name: entry.default for name, entry in signature(function).parameters.items()}
     options = {name: hints[name] for name in defaults}
@@ -161,7 +161,7 @@ def function_parser(function: Callable[..., None], prog: str) -> Parser:
 
 
 def run_function(function: Callable[..., None], prog: str, arguments: Sequence[str]) -> None:
-    """Call a function with the options on the command line. See `function_parser`; its docstring is the help."""
+    """Call a function with the options on the command line. Its docstring is the help."""
     parser = function_parser(function, prog)
     given = parser.parse(arguments)
     if HELP.keys() & given.keys():
@@ -172,12 +172,12 @@ def run_function(function: Callable[..., None], prog: str, arguments: Sequence[s
 
 
 def unknown(kind: str, name: str, known: Collection[str]) -> UsageError:
-    """Return an error that suggests the most similar of the known names, or lists them."""
+    """Return an error that suggests a similar known name, or lists all of them."""
     return UsageError(f"There is no {kind} {name!r}.{did_you_mean(name.lower(), known, 'There are')}")
 
 
 def taken_apart(annotation: Any) -> tuple[Any, Arg]:
-    """Return an annotation's type, without `| None`, and what its `Arg`s say; the last one counts."""
+    """Return an annotation's type without `| None`, and one `Arg` merged from its `Arg`s. The last has priority."""
     arg = Arg()
     while get_origin(annotation) in (Annotated, Union, types.UnionType):
         annotation, *metadata = (part for part in get_args(annotation) if part is not type(None))
@@ -195,7 +195,7 @@ def _option(name: str) -> str:
 
 
 def _add(section: Any, name: str, annotation: Any, is_required: bool, default: Any, is_hidden: bool) -> None:
-    """Add an option to a group of argparse."""
+    """Add an option to an argparse group."""
     kind, arg = taken_apart(annotation)
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
     is_off = default is None or default is False or default in ("", ())
@@ -220,12 +220,12 @@ def _add(section: Any, name: str, annotation: Any, is_required: bool, default: A
 
 
 def _values(kind: Any, arg: Arg) -> tuple[Callable[[str], Any], str, Any]:
-    """Return how a text becomes a value of a type, the metavar, and argparse's number of values."""
+    """Return, for an option's type: a parser of one value, the metavar, and argparse's `nargs`."""
     if get_origin(kind) is Literal:
         choices = [str(choice) for choice in get_args(kind)]
 
         def choice(text: str) -> str:
-            if text not in choices and text is not SUPPRESS:  # which argparse reads in the place of no text
+            if text not in choices and text is not SUPPRESS:  # the value of an omitted positional argument
                 raise ArgumentTypeError(f"is {text!r}; it must be {' or '.join(choices)}.")
             return text
 
@@ -233,14 +233,14 @@ def _values(kind: Any, arg: Arg) -> tuple[Callable[[str], Any], str, Any]:
     if get_origin(kind) is tuple:
         part, *others = get_args(kind)
         read, metavar, _ = _values(part, arg)
-        if part is int:  # lists may be written 64 32, 64,32 or [64, 32]
+        if part is int:  # a list may be written 64 32, 64,32 or [64, 32]
             read = _whole_numbers
         return read, f"{metavar} ...", 1 + len(others) if Ellipsis not in others else "*" if part is int else "+"
     return {int: (_whole, "N", None), float: (_number, "X", None)}.get(kind, (str, "TEXT", None))
 
 
 def _whole(text: str) -> int:
-    """Read a whole number, also as 1e6."""
+    """Parse a whole number, which may be written as 1e6."""
     try:
         if (number := float(text)).is_integer():
             return int(text) if text.strip("+-").isdecimal() else int(number)
@@ -261,11 +261,11 @@ def _number(text: str) -> float:
 
 
 class _Program(ArgumentParser):
-    """argparse's parser, whose errors are a UsageError of one line."""
+    """argparse's parser, except that an error raises a UsageError of one line."""
 
     @override
     def error(self, message: str) -> NoReturn:
-        """Raise the error; of "argument --steps: expected one argument", say which values the option takes."""
+        """Raise UsageError. Instead of "expected one argument", name the values that the option takes."""
         names, _, words = message.removeprefix("argument ").partition(": ")
         option = names.partition("/")[0]
         if words.startswith("expected"):
@@ -276,7 +276,7 @@ class _Program(ArgumentParser):
 
 
 class _Help(RawDescriptionHelpFormatter):
-    """argparse's help, without broken words and with the metavar of several values once."""
+    """argparse's help, without broken words, and with one metavar for several values."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30, width=min(shutil.get_terminal_size().columns, WIDEST) - 1)

@@ -1,7 +1,7 @@
-"""`duetto train ALGORITHM ENVIRONMENT [options]`, and `sweep` and `tune`, which train many runs.
+"""The commands `duetto train`, `duetto sweep` and `duetto tune`.
 
-ALGORITHM is a name, or `FILE.py:CLASS`. With --config, a new run has the options of another run's `config.yaml`, which
-may be a stranger's.
+ALGORITHM is a name, or `FILE.py:CLASS`. With --config, a new run has the options of another run's `config.yaml`. That
+file may come from a stranger: the code that it names needs --trust.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from duetto.tools.cli.output import print_json
 from duetto.tools.cli.parser import Arg, Flag
 from duetto.training.progress_lines import say
 
-if TYPE_CHECKING:  # slow to import: a display shows something first
+if TYPE_CHECKING:  # slow to import, so a display starts first
     from duetto.runs.spec import RunSpec
     from duetto.tools.sweep.sweep import Experiment, PlannedRun
 
@@ -32,38 +32,42 @@ TRAIN: Options = {
         "config": Annotated[str, Arg("Use all options of a run's config.yaml.", metavar="FILE")],
         "from_": Annotated[str, Arg("Start with the networks of a run.", metavar="RUN")],
         "from_checkpoint": Annotated[
-            str, Arg("With --from: that run's checkpoint to use (last).", metavar="last|best|STEP")
+            str, Arg("With --from: the checkpoint of that run. (default: last)", metavar="last|best|STEP")
         ],
-        "runs_dir": Annotated[str, Arg("The parent of the run's folder.", metavar="FOLDER")],
-        "name": Annotated[str, Arg("The folder's name.", metavar="NAME")],
+        "runs_dir": Annotated[str, Arg("The folder in which to make the run's folder.", metavar="FOLDER")],
+        "name": Annotated[str, Arg("The name of the run's folder.", metavar="NAME")],
         "stop_at_return": shared.StopAtReturn,
         "time_limit": shared.TimeLimit,
         "dry_run": Annotated[Flag, Arg("Print the configuration and stop.")],
-        "trust": Annotated[Flag, Arg("Allow code that another person's config.yaml names.")],
+        "trust": Annotated[Flag, Arg("Run the Python files and modules that are named in another user's config.yaml.")],
     },
     "evaluation and logging": {"video_every": shared.VideoEvery, "track": shared.Track},
     "cluster": shared.CLUSTER,
 }
 SWEEP: Options = {
-    "": {"environment": Annotated[str, Arg("Their ids.", "ENVIRONMENT[,ENVIRONMENT ...]", is_positional=True)]},
+    "": {
+        "environment": Annotated[
+            str, Arg("Ids, module:ID, or FILE.py:NAME.", "ENVIRONMENT[,ENVIRONMENT ...]", is_positional=True)
+        ]
+    },
     "run": {
         "seeds": shared.Seeds,
-        "jobs": Annotated[int, Arg("Runs at a time.")],
+        "jobs": Annotated[int, Arg("Number of runs at the same time.")],
         "output": Annotated[str, Arg("The folder of the runs.", "FOLDER")],
-        "dry_run": Annotated[Flag, Arg("List the runs and their progress.")],
+        "dry_run": Annotated[Flag, Arg("List the runs and their progress, and stop.")],
     },
     "evaluation and logging": {"track": shared.Track},
 }
 TUNE: Options = {
     "": {"environment": shared.EnvironmentId},
     "run": {
-        "trials": Annotated[int, Arg("Trials in all, those of earlier calls included.")],
-        "seeds": Annotated[shared.Seeds, Arg("Seeds of each trial's runs: 5, 0-4 or 0,3,9.")],
+        "trials": Annotated[int, Arg("Total number of trials, including those of earlier calls.")],
+        "seeds": Annotated[shared.Seeds, Arg("Seeds of each trial's runs: 0-4 or 0,3,9; 5 means 0-4.")],
         "search": Annotated[
-            str, Arg("How options are searched: tau: {low: 0.001, high: 0.05, log: true}", metavar="FILE.yaml")
+            str, Arg("Ranges of options, such as tau: {low: 0.001, high: 0.05, log: true}", metavar="FILE.yaml")
         ],
-        "search_only": Annotated[Flag, Arg("Search the options of --search alone.")],
-        "jobs": Annotated[int, Arg("Processes that train at a time.")],
+        "search_only": Annotated[Flag, Arg("Search only the options in --search.")],
+        "jobs": Annotated[int, Arg("Number of processes at the same time.")],
         "no_prune": Annotated[Flag, Arg("Let every trial run to its end.")],
         "output": Annotated[str, Arg("The study's folder.", metavar="FOLDER")],
     },
@@ -72,26 +76,26 @@ COMMANDS = {
     "train": CommandOptions(
         "duetto train ALGORITHM ENVIRONMENT [options]",
         """duetto train td3 --help lists td3's options.
-With another run's options: duetto train ALGORITHM --config RUN/config.yaml.""",
+To use another run's options: duetto train ALGORITHM --config RUN/config.yaml""",
         TRAIN,
         {"runs_dir": "runs"},
     ),
     "sweep": CommandOptions(
         "duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]",
         """Trains every algorithm in every environment with every seed. Each run has its
-own process; one that fails does not end the others. The same command continues.
+own process; if it fails, the others continue. The same command continues a sweep.
 
-duetto sweep td3 --help lists the options with td3's.""",
+duetto sweep td3 --help lists all options, including td3's.""",
         SWEEP,
         {"seeds": "3", "jobs": 1},
         without=("seed",),
     ),
     "tune": CommandOptions(
         "duetto tune ALGORITHM ENVIRONMENT [options]",
-        """Hyper-parameters that are on the command line keep their values; the others are
-searched around the preset's values. The same command continues a study.
+        """Hyper-parameters on the command line keep their values; the others are searched
+around the preset's values. The same command continues a study.
 
-duetto tune td3 --help lists the options with td3's.""",
+duetto tune td3 --help lists all options, including td3's.""",
         TUNE,
         {"trials": 50, "seeds": "3", "jobs": 1},
     ),
@@ -106,7 +110,7 @@ def main(name: str, arguments: list[str]) -> None:
 
 # ---------------------------------------------------------------------------------------------------- train
 def train(calls: Sequence[Call]) -> None:
-    """Start the run or, with --seeds, the runs that the command line describes, and print where they are."""
+    """Train the run that the options describe, or with --seeds one run per seed, and print the folders."""
     from duetto.training.progress import shown
 
     [(command, given)] = calls
@@ -117,7 +121,7 @@ def train(calls: Sequence[Call]) -> None:
         return
     doing = f"{command.algorithm.name()} on {given.get('environment', given.get('config'))}: making environments"
     with shown(Console(stderr=as_json), f"{doing} and networks", as_json or "quiet" in given) as display:
-        from duetto.runs.parallel_seeds import start_many  # slow to import: the display shows something already
+        from duetto.runs.parallel_seeds import start_many  # slow to import, so the display starts first
         from duetto.runs.run import start
 
         spec = _spec(command, given)
@@ -134,7 +138,7 @@ def train(calls: Sequence[Call]) -> None:
 
 
 def _spec(command: LearningCommand, given: dict[str, Any]) -> RunSpec:
-    """Return the run that the options describe, or with --config the recorded one with the options on top."""
+    """Return the run that the options describe. With --config, they override the options of a recorded run."""
     from duetto.runs.finetune import WarmStart
 
     start = WarmStart.asked_for(given.get("from_"), given.get("from_checkpoint", "last"))
@@ -147,10 +151,10 @@ def _spec(command: LearningCommand, given: dict[str, Any]) -> RunSpec:
 
 
 def _recorded(command: LearningCommand, given: dict[str, Any], start: Any) -> RunSpec:
-    """Return the recorded run, with the options on the command line on top.
+    """Return a run with the options recorded in --config. Options on the command line override them.
 
     Raises:
-        UsageError: The file is no run's, or names a stranger's code or run, and --trust is not given.
+        UsageError: The file is not a run's config.yaml; or it names a stranger's code or run, without --trust.
     """
     from duetto.runs.finetune import WarmStart
     from duetto.runs.spec import RunSpec
@@ -160,26 +164,28 @@ def _recorded(command: LearningCommand, given: dict[str, Any], start: Any) -> Ru
     file, environment = given["config"], user_code.absolute(given.get("environment", ""))
     path = Path(file) / "config.yaml" if Path(file).is_dir() else Path(file)
     if "preset" in given:
-        raise UsageError("--config says every option already: leave --preset out.")
+        raise UsageError("--config sets every option already. Leave --preset out.")
     if not path.is_file():
         raise UsageError(f"--config is {file!r}; it must be the config.yaml of a run.")
     try:
         config = Config.load(path, algorithm=command.algorithm)
     except CheckpointError as error:
-        raise UsageError(f"--config {file} is no config.yaml of a run: {error}") from error
+        raise UsageError(f"--config {file} is not the config.yaml of a run: {error}") from error
     for sentence in reproducibility.of_its_history(config.to_dict()):
         say(Console(stderr=True), f"--config {file}: {sentence}", "yellow")
     options = command.learning_options(given)
     mine = {name: value for name, value in options.items() if name in command.algorithm.options()}
     run = {name: value for name, value in options.items() if name not in mine}
     if run.get("backend", config.run.backend) != config.run.backend:
-        run = {"threads": 0} | run  # they were chosen for the other framework
+        run = {"threads": 0} | run  # the recorded number was chosen for the other framework
     if not environment and not config.remakeable:
-        raise UsageError(f"{file} is of {config.environment}, which is no id. Name an environment after the algorithm.")
+        raise UsageError(
+            f"The environment in {file} is {config.environment}, not an id. Name an environment after the algorithm."
+        )
     if signing.needs_trust("" if environment else config.environment, config.environment_options):
         config.check_trust("environment", file, "trust" in given)
     if config.cluster and "cluster" not in given:
-        raise UsageError(f"{file} is of a run on a cluster, which decides its numbers. Give --cluster to repeat it.")
+        raise UsageError(f"The run of {file} was on a cluster, which affects its results. Give --cluster to repeat it.")
     if config.began_from is not None and start is None:
         config.check_trust("from", file, "trust" in given)
         start = WarmStart.from_dict(config.began_from)
@@ -197,21 +203,21 @@ def _recorded(command: LearningCommand, given: dict[str, Any], start: Any) -> Ru
 
 
 def _seeds(given: dict[str, Any]) -> tuple[int, ...]:
-    """Return the seeds of --seeds. UsageError for options that a single run has."""
+    """Return the seeds of --seeds. Raise UsageError for options that only a single run can have."""
     from duetto.runs.argument_checks import parse_seeds
 
     if "seed" in given:
         raise UsageError("--seed is one seed, --seeds are several. Give one of the two.")
     if "track" in given:
-        raise UsageError("--track follows one run in a process. Leave it out, or train the seeds one by one.")
+        raise UsageError("--track can follow only one run in a process. Leave it out, or train the seeds one by one.")
     for name in (name for name in shared.CLUSTER if name in given):
         option = name.replace("_", "-")
-        raise UsageError(f"--{option} is of a cluster; --seeds trains in this process. Give one of the two.")
+        raise UsageError(f"--{option} needs a cluster, but --seeds trains in this process. Give one of the two.")
     return parse_seeds(given["seeds"])
 
 
 def _print_configs(spec: RunSpec, seeds: tuple[int, ...] | None, as_json: bool) -> None:
-    """Print the configuration of each run that the call would start."""
+    """Print the configuration of each run that the command would start."""
     from duetto.runs.parallel_seeds import planned_together
 
     configs = [spec.config()] if seeds is None else planned_together(spec, seeds)
@@ -224,15 +230,15 @@ def _print_configs(spec: RunSpec, seeds: tuple[int, ...] | None, as_json: bool) 
 
 
 # ---------------------------------------------------------------------------------------------------- sweep
-def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Experiment:
-    """Return the experiment that `duetto train ARGUMENTS` would train, with these seeds; `name` starts its runs'."""
+def experiment(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Experiment:
+    """Return the experiment `name`, which runs `duetto train ARGUMENTS` with each of the seeds."""
     command = LearningCommand("sweep", arguments[0], COMMANDS["sweep"])
     (found,) = _experiments(command, command.parser().parse(arguments[1:]))
     return dataclasses.replace(found, spec=dataclasses.replace(found.spec, name=name), seeds=tuple(seeds))
 
 
 def _experiments(command: LearningCommand, given: dict[str, Any]) -> list[Experiment]:
-    """Return the experiment of the algorithm in each environment."""
+    """Return an experiment for each environment, all with the command's algorithm."""
     from duetto.tools.sweep.api import experiments
 
     options = command.learning_options(given) | {"track": given.get("track", ())}
@@ -243,7 +249,7 @@ def _experiments(command: LearningCommand, given: dict[str, Any]) -> list[Experi
 
 
 def sweep(calls: Sequence[Call]) -> None:
-    """Train, and print the results. DuettoError, and so exit code 1, if a run failed."""
+    """Train all runs, and print the results. Raise DuettoError (exit code 1) if a run failed."""
     from duetto.tools.sweep.display import SweepDisplay
 
     given = COMMANDS["sweep"].defaults | calls[0][1]
@@ -289,14 +295,14 @@ def _state(run: PlannedRun) -> str:
 
 # ---------------------------------------------------------------------------------------------------- tune
 def tune(calls: Sequence[Call]) -> None:
-    """Search what the command line describes, and print the best trial and how to continue."""
+    """Run the study that the options describe, and print the best trial or how to continue."""
     from duetto.tools.sweep.display import SweepDisplay
 
     [(command, given)] = calls
     values, as_json = COMMANDS["tune"].defaults | given, "json" in given
     with SweepDisplay(Console(stderr=as_json), as_json or "quiet" in given) as display:
         display.doing(f"{command.algorithm.name()} on {given['environment']}: making environments")
-        from duetto.tools.tune import api  # slow to import: the display shows something already
+        from duetto.tools.tune import api  # slow to import, so the display starts first
 
         fixed = frozenset(given) & frozenset(command.algorithm.options())
         spec, prune = command.spec(given, given["environment"]), "no_prune" not in given

@@ -1,4 +1,4 @@
-"""The computation of an exported agent on arrays of any framework, and its inputs and outputs by name."""
+"""The computation of an exported agent on arrays of any framework, with its named inputs and outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete, Space, num_columns, spell
 from duetto.training.policy import no_action
 
-SINGLE, ACTION = "observation", "action"  # the names of input and output if there is one part
+SINGLE, ACTION = "observation", "action"  # names of the input and the output; parts of a Dict: SINGLE/NAME, ACTION/NAME
 MASK = "action_mask"
 NEXT = "next/"  # prefix of outputs that are inputs of the next step
 PREVIOUS = ("previous_action", "previous_reward", "starts")
@@ -34,22 +34,24 @@ class Port:
     about: str
 
     def empty(self, rows: int) -> np.ndarray:
-        """Return zeros (rows, *shape)."""
+        """Return an array (rows, *shape) of zeros."""
         return np.zeros((rows, *self.shape), self.dtype)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as the second file of an export has it."""
+        """Return the port's description for the JSON file of an export."""
         return {"name": self.name, "shape": ["N", *self.shape], "dtype": self.dtype, "about": self.about}
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The computation, independent of a framework.
+    """The computation of an exported agent, for any framework.
+
+    A dict "by part" has a key for each part of a Dict space, and only the key "" for other spaces.
 
     Attributes:
-        action_dtypes: The dtypes that the environment takes, by the part of an action; "" is the only part.
-        carries: Shapes of the acting networks' carry, by name; none without recurrence.
-        moments: Statistics to scale observations with, by part; "" is the only part.
+        action_dtypes: The dtypes of the environment's actions, by part.
+        carries: Shapes of the acting networks' carry (hidden state), by name; empty without recurrence.
+        moments: Statistics that scale observations, by part.
     """
 
     algorithm: Algorithm
@@ -59,8 +61,8 @@ class Graph:
     carries: dict[str, tuple[int, ...]]
     moments: dict[str, Moments]
     clip: float
-    masked: bool = False  # whether it takes a mask of allowed actions
-    narrow: bool = False  # whether arrays have 32 bits at most, as JAX's by default
+    masked: bool = False  # whether the agent takes a mask of allowed actions
+    narrow: bool = False  # whether inputs and outputs have 32 bits at most, as JAX's arrays have by default
 
     @property
     def observations(self) -> dict[str, Any]:
@@ -71,7 +73,7 @@ class Graph:
 
     @property
     def inputs(self) -> list[Port]:
-        """The inputs in order: the observation's parts, a mask of allowed actions, a recurrent agent's carry."""
+        """The inputs in order: the observation's parts, the action mask; if recurrent, `PREVIOUS` and the carry."""
         ports = [
             self._port(name, to_gymnasium(part).shape, to_gymnasium(part).dtype, spell(part, bounds=False))
             for name, part in self.observations.items()
@@ -88,7 +90,7 @@ class Graph:
 
     @property
     def outputs(self) -> list[Port]:
-        """The outputs in order: the action, or its parts, then a recurrent agent's carry."""
+        """The outputs in order: the action's parts, then a recurrent agent's inputs of the next step."""
         about = "as the environment takes it"
         actions = [
             self._port(
@@ -103,11 +105,11 @@ class Graph:
 
     @property
     def actions(self) -> tuple[tuple[str, Any], ...]:
-        """The parts of an action by name; "" is the only part."""
+        """The parts of an action with their names."""
         return self.action.parts if isinstance(self.action, Dict) else (("", self.action),)
 
     def _port(self, name: str, shape: Any, dtype: Any, about: str) -> Port:
-        """Return the port of an array, which has 32 bits at most if the graph is narrow."""
+        """Return a port, with a dtype of at most 32 bits if the graph is narrow."""
         word = str(np.dtype(dtype))
         return Port(name, tuple(shape), _NARROW.get(word, word) if self.narrow else word, about)
 
@@ -118,7 +120,7 @@ class Graph:
         return [self._port(f"{prefix}previous_action", before.shape[1:], before.dtype, about), *carry]
 
     def __call__(self, nets: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
-        """Compute the outputs in order; `nets` are the acting networks as the algorithm calls them."""
+        """Compute the outputs in order. `nets` are the acting networks, in the form that `Algorithm.act` takes."""
         parts = {_part(name): _counted(part, inputs[name]) for name, part in self.observations.items()}
         parts |= {name: self._scale(parts[name], moments) for name, moments in self.moments.items()}
         obs = parts if isinstance(self.observation, Dict) else parts[""]
@@ -133,7 +135,7 @@ class Graph:
         return (*self.in_units(action), before, *(carry[name] for name in self.carries))
 
     def _window(self, obs: Tree, inputs: dict[str, Array]) -> SequenceInput:
-        """Return the sequence of one step, as `training.recurrence` makes it; an episode's first step has no past."""
+        """Return a sequence of one step. At an episode's start, previous action and reward are `no_action` and 0."""
         action, reward, starts = (inputs[name] for name in PREVIOUS)
         xp = array_namespace(reward)
         none = _like(action, no_action(self.action, 1)[0])
@@ -150,7 +152,7 @@ class Graph:
         )
 
     def _scale(self, x: Array, moments: Moments) -> Array:
-        """Scale as `running_stats.normalize`, but in float32, not float64: the mean is subtracted in two parts."""
+        """Scale `x` as `running_stats.normalize` does, in float32. Subtract the mean in two parts, for precision."""
         xp = array_namespace(x)
         x = x if x.dtype == xp.float32 else xp.astype(x, xp.float32)
         high = moments.mean.astype(np.float32)
@@ -159,20 +161,20 @@ class Graph:
         return xp.clip(centered / std, -self.clip, self.clip)
 
     def in_units(self, action: Array) -> tuple[Array, ...]:
-        """Convert to the environment's actions, part by part; see `environments.ActionMap.to_environment`."""
+        """Convert the policy's actions to the environment's, as `environments.ActionMap.to_environment` does."""
         each = self.apart(action)
-        ports = zip(self.outputs, self.actions, strict=False)  # the carry's ports come after
+        ports = zip(self.outputs, self.actions, strict=False)  # the carry's ports follow the actions'
         return tuple(_in_units(part, each[name], port.dtype) for port, (name, part) in ports)
 
     def apart(self, action: Array) -> dict[str, Array]:
-        """Split actions (N, columns), whose parts lie side by side, into parts by name; "" is the only part."""
+        """Split the columns of actions (N, columns) into the action's parts, by name."""
         if not isinstance(self.action, Dict):
             return {"": action}
         ends = split_bounds([num_columns(part) for _, part in self.action.parts])
         return {name: action[:, low:high] for (name, _), (low, high) in zip(self.action.parts, ends, strict=True)}
 
     def as_given(self, obs: Tree) -> dict[str, np.ndarray]:
-        """Convert a `VecEnv`'s observations (choices from 0) to the environment's own, the inputs."""
+        """Convert a `VecEnv`'s observations, whose discrete values start at 0, to the graph's inputs."""
         obs, mask = masks.split_mask(obs)
         inputs = {} if mask is None else {MASK: mask}
         for name, part in self.observations.items():
@@ -183,17 +185,17 @@ class Graph:
 
 
 def _part(name: str) -> str:
-    """Return the part of an observation that an input is; "" is the only part."""
+    """Return the observation's part from an input's name: "b" from "observation/b", "" from "observation"."""
     return name.partition("/")[2]
 
 
 def output(part: str) -> str:
-    """Return the output's name for this part of an action; "" is the only part."""
+    """Return the output's name for this part of an action."""
     return f"{ACTION}/{part}" if part else ACTION
 
 
 def _in_units(space: Any, action: Array, name: str) -> Array:
-    """Convert to the environment's actions (N, ...) of one space, in the dtype of this name."""
+    """Convert actions of one space to the environment's actions (N, ...), with the dtype called `name`."""
     xp = array_namespace(action)
     dtype = getattr(xp, name)
     if isinstance(space, Box):
@@ -208,14 +210,14 @@ def _in_units(space: Any, action: Array, name: str) -> Array:
 
 
 def _inside(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Round bounds to float32 inwards, so that an action at a bound is in the space of any dtype."""
+    """Round bounds inwards to float32, so that an action at a bound is inside the space."""
     least, most = low.astype(np.float32), high.astype(np.float32)
     least = np.where(least.astype(np.float64) < low, np.nextafter(least, np.float32(np.inf)), least)
     return least, np.where(most.astype(np.float64) > high, np.nextafter(most, np.float32(-np.inf)), most)
 
 
 def _counted(space: Any, x: Array) -> Array:
-    """Return choices shifted to start at 0, and flattened to (N, n); numbers are unchanged."""
+    """Shift discrete values to start at 0; flatten those of a MultiDiscrete to (N, n). Return a Box's values as is."""
     if isinstance(space, Box):
         return x
     xp = array_namespace(x)
@@ -224,10 +226,10 @@ def _counted(space: Any, x: Array) -> Array:
 
 
 def _start(space: Any) -> np.ndarray:
-    """Return the smallest choices of the environment's space, in its shape; 0 for numbers."""
+    """Return the smallest value of each component of a discrete space; 0 for a Box."""
     return np.asarray(getattr(to_gymnasium(space), "start", 0))
 
 
 def _like(x: Array, constant: np.ndarray) -> Array:
-    """Return the constant as an array of x's framework and dtype, with an axis for the environments."""
+    """Return the constant as an array of x's framework and dtype, with a first axis of length 1 for environments."""
     return array_namespace(x).asarray(np.asarray(constant)[None].tolist(), dtype=x.dtype)

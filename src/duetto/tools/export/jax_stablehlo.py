@@ -1,4 +1,4 @@
-"""Write the graph with JAX: StableHLO, serialized by `jax.export`."""
+"""Write the graph with JAX, as StableHLO that `jax.export` serializes."""
 
 from __future__ import annotations
 

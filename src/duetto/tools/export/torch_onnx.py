@@ -1,4 +1,4 @@
-"""Write the graph with PyTorch: a program of `torch.export`, or ONNX."""
+"""Write the graph with PyTorch, as a program of `torch.export` or as ONNX."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Exported(nn.Module):
 
 
 def write(graph: Graph, learner: TorchLearner, path: Path, form: str) -> None:
-    """Write the file in the form "torch" or "onnx"."""
+    """Write the file in the format "torch" or "onnx"."""
     arrays = tuple(torch.from_numpy(port.empty(EXAMPLES)) for port in graph.inputs)
     module = Exported(graph, learner).eval()
     with torch.no_grad(), _portable():
         batch = torch.export.Dim("batch", min=1, max=2**20)
         program = torch.export.export(module, arrays, dynamic_shapes=(tuple({0: batch} for _ in arrays),))
         if form == "torch":
-            buffer = io.BytesIO()  # PyTorch's own writer ends the process if the disk is full
+            buffer = io.BytesIO()  # PyTorch's file writer kills the process if the disk is full
             torch.export.save(program, buffer)
             path.write_bytes(buffer.getbuffer())
             return
@@ -76,7 +76,7 @@ def onnx_reader(path: Path, graph: Graph) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    used = {port.name for port in session.get_inputs()}  # PyTorch drops unused inputs
+    used = {port.name for port in session.get_inputs()}  # the ONNX export drops unused inputs
 
     def call(*arrays: np.ndarray) -> Any:
         inputs = zip(graph.inputs, arrays, strict=True)
@@ -87,7 +87,7 @@ def onnx_reader(path: Path, graph: Graph) -> Any:
 
 @contextmanager
 def _portable() -> Iterator[None]:
-    """Use operators that exist on all processors; silence PyTorch's warnings."""
+    """Trace only operators that exist on all processors, and silence PyTorch's warnings."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     try:

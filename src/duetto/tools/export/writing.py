@@ -1,4 +1,4 @@
-"""Write a run's agent to a file that acts without Duetto, compare both, and describe the file in a second one."""
+"""Write a run's agent to a file that acts without Duetto, and check that the file acts as the agent does."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from duetto.tools.export.graph import NEXT, Graph, output
 from duetto.training.policy import EvaluationPolicy
 
 Format = Literal["onnx", "torch", "jax"]
-FORMATS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {  # the file's ending, packages it needs, extras
+FORMATS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {  # file ending, packages, their extras
     "onnx": (".onnx", ("torch", "onnx", "onnxscript", "onnxruntime"), ("torch", "onnx")),
     "torch": (".pt2", ("torch",), ("torch",)),
     "jax": (".stablehlo", ("jax",), ("jax",)),
 }
 _LARGEST_CONTRACT = 2**24  # bytes
-ENVIRONMENTS, STEPS = 3, 200  # in which the written file is checked, and steps of each
-LARGEST = 1e-4  # difference of an action, relative to its range
-TIES = 0.01  # share of choices that may differ: two actions of nearly the same value
+ENVIRONMENTS, STEPS = 3, 200  # for the check of a written file
+LARGEST = 1e-4  # allowed difference of a continuous action, relative to its range
+TIES = 0.01  # share of discrete actions that may differ, since two actions may have nearly the same value
 Call = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
@@ -45,10 +45,10 @@ def export(
 ) -> Path:
     """Write the agent as one graph, from observations to actions in the environment's units, and check it.
 
-    The graph takes any number of environments at once, and returns the policy's best action. A second file, with
-    `.json` added to the name, has the names, shapes, dtypes and meanings of inputs and outputs. The run may have
-    learned on either framework; the graph computes in float32. Before the written file is kept, it is compared with the
-    agent in the run's environment.
+    The graph takes any number of environments at once, and returns the policy's best actions, computed in float32. A
+    second file, with `.json` added to the name, has the names, shapes, dtypes and meanings of inputs and outputs. The
+    run may have learned on either framework. Duetto compares the written file with the agent in the run's environment,
+    and keeps it if both act the same.
 
     Args:
         run: A run, or its folder.
@@ -57,12 +57,12 @@ def export(
         checkpoint: "last", "best" or a step.
 
     Returns:
-        The file.
+        The file's path.
 
     Raises:
-        UsageError: A package is missing, the run's environment cannot be made here, or the file exists and is no
+        UsageError: A package is missing, the run's environment cannot be made here, or the file exists and is not an
             export.
-        DuettoError: The written file does not act as the agent does; it is not kept.
+        DuettoError: The written file does not act as the agent does. It is deleted.
     """
     if format not in FORMATS:
         raise UsageError(f"format is {format!r}; it must be one of {', '.join(FORMATS)}.")
@@ -72,7 +72,7 @@ def export(
     run = run if isinstance(run, Run) else Run(run)
     path = Path(output).absolute() if output else run.path / f"agent{ending}"
     if path.is_dir():
-        raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
+        raise UsageError(f"{path} is a folder. Give the name of a file in it, such as {path / f'agent{ending}'}.")
     contract = path.with_name(f"{path.name}.json")
     for file in (file for file in (path, contract) if not file.is_symlink()):  # a link is replaced
         atomic_io.check_replaceable(file, lambda _: _is_export(path, contract), "export")
@@ -82,7 +82,7 @@ def export(
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
             closing(run.stepper(ENVIRONMENTS, agent=agent)) as envs,
-            TemporaryDirectory(prefix=".export-", dir=path.parent) as folder,  # a stranger cannot guess its name
+            TemporaryDirectory(prefix=".export-", dir=path.parent) as folder,  # a name that nobody can guess
         ):
             temporary = Path(folder) / f"agent{ending}"
             call = _write(graph, agent, temporary, format)
@@ -96,7 +96,7 @@ def export(
 
 
 def _is_export(path: Path, contract: Path) -> bool:
-    """Return whether the second file is a `_contract` of the first."""
+    """Return whether `contract` is the JSON file of an export to `path`."""
     try:
         about = json.loads(safe_open.read_file(contract, _LARGEST_CONTRACT))
     except (DuettoError, OSError, ValueError, RecursionError):
@@ -145,7 +145,7 @@ def _write(graph: Graph, agent: Agent, path: Path, form: Format) -> Call:
 def _contract(
     agent: Agent, graph: Graph, form: Format, file: Path, name: str, checked: dict[str, float]
 ) -> dict[str, Any]:
-    """Return the contents of the second file."""
+    """Return the contents of the JSON file."""
     return {
         "file": name,
         "format": form,
@@ -165,13 +165,13 @@ def _contract(
 
 # ---------------------------------------------------------------------------------------------------- the check
 def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, seed: int) -> dict[str, float]:
-    """Act with the agent in these environments: the same observations must give the written graph the same actions.
+    """Act with the agent in environments, and compare its actions with those of the written graph.
 
-    Return the number of observations, the largest difference of numbers, relative to their range, and the number of
-    choices that differ.
+    Return a dict with the number of observations, the largest difference of continuous actions (relative to their
+    range), and the number of discrete actions that differ.
 
     Raises:
-        DuettoError: The actions differ.
+        DuettoError: More than the share TIES of discrete actions differ, or a continuous one by more than LARGEST.
     """
     dtypes = {name: np.dtype(dtype) for name, dtype in graph.action_dtypes.items()}
     units = ActionMap(to_gymnasium(graph.action, dtypes.get(""), dtypes))
@@ -189,7 +189,7 @@ def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, s
         outputs = written(carried | inputs | ({"previous_reward": reward, "starts": starts} if graph.carries else {}))
         difference, differs = _compare(graph, graph.apart(units.to_environment(action)), outputs)
         largest, differing = np.maximum(largest, difference), differing + int(differs.sum())  # keeps NaN
-        # The graph gets its own outputs, as it will in use.
+        # As in use, the graph's carry comes from its own outputs, not from the agent.
         carried |= {name.removeprefix(NEXT): part for name, part in outputs.items() if name.startswith(NEXT)}
         observations += len(action)
         transition, _ = envs.step(action)
@@ -197,9 +197,9 @@ def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, s
         reward[transition.env] = transition.reward
     if not largest <= LARGEST or differing > TIES * observations:
         raise DuettoError(
-            f"The written file does not act as the agent does: of {observations} observations {differing} choices "
-            f"differ, and numbers by up to {largest:.1e} of their range. It was deleted. Please report this, with "
-            "config.yaml."
+            f"The written file does not act as the agent does: {differing} of {observations} discrete actions differ, "
+            f"and continuous actions by up to {largest:.1e} of their range. The file was deleted. Please report this, "
+            "with config.yaml."
         )
     return {"observations": observations, "largest_difference": float(largest), "differing": differing}
 
@@ -207,9 +207,12 @@ def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, s
 def _compare(
     graph: Graph, expected: dict[str, np.ndarray], outputs: dict[str, np.ndarray]
 ) -> tuple[np.float64, np.ndarray]:
-    """Return the largest difference of numbers, and the rows (N,) with another choice. DuettoError for other shapes."""
+    """Return the largest difference of continuous actions, relative to their range, and where discrete ones differ.
+
+    The second result is (N,). Raises DuettoError if a shape differs.
+    """
     largest, differs = np.float64(0.0), np.zeros(1, bool)
-    for port, (name, space) in zip(graph.outputs, graph.actions, strict=False):  # the carry's ports come after
+    for port, (name, space) in zip(graph.outputs, graph.actions, strict=False):  # the carry's ports follow
         got, wanted = outputs[port.name], expected[name].reshape(-1, *port.shape)
         if got.shape != wanted.shape:
             raise DuettoError(f"The written file's {port.name} has the shape {got.shape}, the agent's {wanted.shape}.")

@@ -1,10 +1,10 @@
-"""Runs on the Hugging Face Hub: push a run with an evaluation, and pull a stranger's.
+"""Push runs to the Hugging Face Hub with an evaluation, and pull runs from it.
 
     run --> upload.py: config, checkpoint, logs, without private data; model_card.py: README.md --> client.py
-    client.py --> download.py: names, sizes and checksums are checked --> folder --> run
+    client.py --> download.py: check names, sizes and the checkpoint's checksums --> folder --> run
 
-`file_rules.py` says which files and which parts of paths are sent or fetched. Only `client.py` contacts the server.
-SECURITY.md lists the promises for a stranger's run.
+`file_rules.py` defines which files are sent or fetched, and shortens paths. Only `client.py` contacts the server.
+SECURITY.md lists the guarantees for a stranger's run.
 """
 
 from duetto.tools.hub.download import Pulled, fetch, pull

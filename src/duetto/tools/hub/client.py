@@ -1,12 +1,11 @@
-"""Requests to the Hugging Face Hub, or to the server of `HF_ENDPOINT`; its refusals as sentences.
+"""Send requests to the Hugging Face Hub, and explain its errors.
 
-Only this file imports huggingface_hub. Answers are not trusted: names, sizes and checksums are checked, and the
-server's words are shown as such.
+`HF_ENDPOINT` may name another server. Only this file imports huggingface_hub. The server is not trusted: Duetto checks
+names and sizes, and shows the server's words only in parentheses.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import warnings
@@ -22,7 +21,7 @@ from typing_extensions import override
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 
-_SILENT = 50  # above all logging levels
+_SILENT = 50  # the highest logging level, CRITICAL
 _HINTS = {
     401: "It does not know your token. Log in again with `hf auth login`, or check HF_TOKEN.",
     403: "Your token may not do that. Create one with write access, or choose your own repository.",
@@ -30,25 +29,16 @@ _HINTS = {
 }
 
 
-class RemoteFile(NamedTuple):
-    """A file as the server lists it."""
-
-    name: str  # with "/" between folders
-    size: int  # bytes
-    sha256: str | None  # of the content of a large file
-    sha1: str  # git's, of a small file
-
-
 class Listing(NamedTuple):
-    """A repository at one commit."""
+    """The files of a repository at one commit."""
 
     commit: str
     private: bool
-    files: tuple[RemoteFile, ...]
+    files: dict[str, int]  # size in bytes by name, with "/" between folders
 
 
 class _LimitedFile(io.FileIO):
-    """A new file that refuses to become larger than listed."""
+    """A new file that raises DuettoError before it becomes larger than `most` bytes."""
 
     def __init__(self, path: Path, most: int) -> None:
         super().__init__(path, "xb")
@@ -64,7 +54,7 @@ class _LimitedFile(io.FileIO):
 
 
 class Hub:
-    """The server of `HF_ENDPOINT`, by default huggingface.co, with the token that huggingface_hub finds."""
+    """A client of the Hub's server, with the token that huggingface_hub finds."""
 
     def __init__(self) -> None:
         """Raise UsageError if huggingface_hub is not installed."""
@@ -88,7 +78,7 @@ class Hub:
             self._api.whoami()
 
     def list_files(self, repository: str) -> Listing | None:
-        """List a repository's files; None if it is missing or hidden from this token."""
+        """Return the list of a repository's files; None if the repository is missing or hidden from this token."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
         with self._request(repository):
@@ -96,27 +86,31 @@ class Hub:
                 about = self._api.model_info(repository, files_metadata=True)
             except RepositoryNotFoundError:
                 return None
-            return Listing(str(about.sha), bool(about.private), tuple(map(_file, about.siblings or [])))
+            files: dict[str, int] = {}
+            for file in about.siblings or []:
+                name, size = file.rfilename, file.size
+                if type(name) is not str or type(size) is not int or size < 0:
+                    raise ValueError("a file without a name or a size")
+                files[name] = size
+            return Listing(str(about.sha), bool(about.private), files)
 
-    def download(self, repository: str, commit: str, file: RemoteFile, path: Path) -> None:
-        """Write a file to a new path. DuettoError unless it has the listed size and checksum."""
+    def download(self, repository: str, commit: str, name: str, size: int, path: Path) -> None:
+        """Download the file `name` to the new `path`. Raise DuettoError if it does not have `size` bytes."""
         from huggingface_hub import hf_hub_url
         from huggingface_hub.file_download import http_get
         from huggingface_hub.utils import build_hf_headers
 
-        with self._request(f"{file.name} of {repository}"):
-            url = hf_hub_url(repository, file.name, revision=commit, endpoint=self._api.endpoint)
+        with self._request(f"{name} of {repository}"):
+            url = hf_hub_url(repository, name, revision=commit, endpoint=self._api.endpoint)
             headers = build_hf_headers(library_name="duetto") | {"Accept-Encoding": "identity"}
-            with _LimitedFile(path, file.size) as opened:
-                http_get(url, opened, headers=headers, expected_size=file.size)
+            with _LimitedFile(path, size) as opened:
+                http_get(url, opened, headers=headers, expected_size=size)
                 os.fsync(opened.fileno())
-            if _checksum(path, file) != (file.sha256 or file.sha1):
-                raise DuettoError(f"{file.name} of {repository} is not what {self.host} lists: its checksum is wrong.")
 
     def upload(self, repository: str, folder: Path, deleted: list[str], message: str, private: bool) -> str:
-        """Add a folder's files, and delete other files by patterns, in one commit; return the address.
+        """Send a folder's files in one commit, and return the repository's address.
 
-        Create the repository if it is missing.
+        The commit also deletes other files that match the patterns `deleted`. A missing repository is created.
         """
         with self._request(repository):
             self._api.create_repo(repository, private=True if private else None, exist_ok=True)
@@ -127,9 +121,9 @@ class Hub:
 
     @contextmanager
     def _request(self, what: str) -> Iterator[None]:
-        """Turn every error of a request into a DuettoError, and print none of the server's words.
+        """Turn every error of a request into a DuettoError, and silence the logging of huggingface_hub.
 
-        All kinds of exceptions are caught: a server's answer may cause any of them in the client.
+        All exceptions are caught, since an untrusted answer may cause any of them in the client.
         """
         from huggingface_hub.utils import disable_progress_bars, logging
 
@@ -155,27 +149,10 @@ class Hub:
             status, words = refused.response.status_code, _first_line(refused.server_message)
             message = f" ({words})" if words else ""
             return f"{self.host} answers {status} to {what}{message}. {_HINTS.get(status, 'Try again later.')}"
-        if isinstance(error, OSError) and error.strerror:  # the disk's
+        if isinstance(error, OSError) and error.strerror:  # an error of the disk
             return f"{what} cannot be read or written here: {error.strerror}."
         words = f"{type(error).__name__}: {_first_line(str(error))}"
         return f"{self.host} cannot be reached, or its answer to {what} cannot be used ({words}). Try again later."
-
-
-def _checksum(path: Path, file: RemoteFile) -> str:
-    if file.sha256:
-        with path.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-    return hashlib.sha1(b"blob %d\0" % file.size + path.read_bytes(), usedforsecurity=False).hexdigest()
-
-
-def _file(listed: Any) -> RemoteFile:
-    """Return a file of the server's listing. ValueError if its name, size or checksum is missing."""
-    large = listed.lfs
-    file = RemoteFile(listed.rfilename, listed.size, large.sha256 if large else None, listed.blob_id)
-    texts = (file.name, file.sha1, file.sha256 or "")
-    if not all(isinstance(text, str) for text in texts) or type(file.size) is not int or file.size < 0:
-        raise ValueError(f"a file without a name, a size or a checksum: {file.name!r}")
-    return file
 
 
 def _first_line(text: str | None) -> str:

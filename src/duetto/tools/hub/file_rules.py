@@ -1,4 +1,4 @@
-"""Names of repositories on the Hub and of the files in them; and texts without paths on this machine."""
+"""Check names of repositories and their files, and remove this machine's paths from texts."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ _NAMES = re.compile(
     r"|checkpoints/memory/segment-[0-9]{12,15}\.safetensors"
 )
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
-# A path within a text: it starts after a separator, and is no part of an address (https://...).
+# A path within a text. It starts after a separator, so that a part of an address (https://...) is no path.
 _REST = r"[^\s'\"`,;:()\[\]{}<>|]+"
 _PATH = re.compile(rf"(?<![\w./\\~-])(?:~[\w.-]*)?/(?!/){_REST}|(?<!\w)(?:[A-Za-z]:[\\/]|\\\\){_REST}")
 
 
 def belongs(name: str) -> bool:
-    """Return whether a file of this name, with "/" between folders, is part of a run's repository."""
+    """Return whether a file of this name, with "/" between folders, belongs to a run."""
     return _NAMES.fullmatch(name) is not None
 
 
 def check_repository(name: str) -> None:
-    """Raise UsageError unless the name is USER/NAME as the Hub has them."""
+    """Raise UsageError unless the name is USER/NAME by the Hub's rules."""
     if not _REPOSITORY.fullmatch(name) or ".." in name or "--" in name or name.endswith((".git", ".", "-")):
         raise UsageError(
-            f"{name!r} is no repository: it must be USER/NAME, of letters, digits, '.', '-' and '_', such as "
+            f"The repository is {name!r}; it must be USER/NAME, of letters, digits, '.', '-' and '_', such as "
             "me/td3-HalfCheetah-v5."
         )
 
 
-def without_places(value: Any) -> Any:
-    """Shorten absolute paths, which often contain the user's name, in every text of nested dicts and lists.
+def with_short_paths(value: Any) -> Any:
+    """Shorten absolute paths in every text of nested dicts and lists.
 
-    The last name of a path is kept; the user's home folder becomes "~".
+    Such paths often contain the user's name. Only the last part of a path is kept. The home folder becomes "~".
     """
     match value:
         case str():
             return _bare(value)
         case dict():
-            return {key: without_places(inner) for key, inner in value.items()}
+            return {key: with_short_paths(inner) for key, inner in value.items()}
         case list():
-            return [without_places(inner) for inner in value]
+            return [with_short_paths(inner) for inner in value]
     return value
 
 

@@ -1,4 +1,4 @@
-"""The model card, in the format of the RL Zoo's agents: tags, a result that sites read, and how to repeat it."""
+"""The model card of a pushed run, in the RL Zoo's format: tags, an evaluation, and how to repeat the run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from duetto.errors import escaped
 from duetto.storage import reproducibility, user_code
 from duetto.storage.config import Config, circumstances
 from duetto.storage.safe_yaml import to_yaml
-from duetto.tools.hub.file_rules import CONFIG, VIDEO, without_places
+from duetto.tools.hub.file_rules import CONFIG, VIDEO, with_short_paths
 from duetto.training.evaluation import Evaluation
 
 LIBRARY = "duetto"
 
 
 class CardResult(NamedTuple):
-    """An evaluation of the agent that is sent."""
+    """An evaluation of the pushed agent."""
 
     evaluation: Evaluation
     checkpoint: str  # last, best, or a step
@@ -24,7 +24,7 @@ class CardResult(NamedTuple):
 
 
 def card(config: Config, repository: str, result: CardResult, has_video: bool) -> str:
-    """Return the text of README.md, below metadata for the Hub and sites that list results."""
+    """Return README.md: metadata for the Hub and for sites that list results, then the text."""
     environment, task = escaped(user_code.short(config.environment)), "reinforcement-learning"
     value = f"{result.evaluation.mean_return:.2f} +/- {result.evaluation.std_return:.2f}"
     metric = {"type": "mean_reward", "value": value, "name": "mean_reward", "verified": False}
@@ -42,7 +42,7 @@ def card(config: Config, repository: str, result: CardResult, has_video: bool) -
 
 
 def _text(config: Config, repository: str, result: CardResult, score: str, has_video: bool) -> str:
-    run, values = config.run, without_places(config.to_dict())
+    run, values = config.run, with_short_paths(config.to_dict())
     folder = repository.rpartition("/")[2]
     which = "" if result.checkpoint == "last" else f" --checkpoint {result.checkpoint}"
     loaded = result.checkpoint if result.checkpoint.isdecimal() else f'"{result.checkpoint}"'
@@ -74,13 +74,13 @@ def _text(config: Config, repository: str, result: CardResult, score: str, has_v
 
 
 def _algorithm(config: Config) -> str:
-    """Return the algorithm's name; the class of a custom one."""
+    """Return the algorithm's name; for a custom algorithm, the name of its class."""
     return config.origin.kind.rpartition(".")[2] if config.origin else config.algorithm.name().upper()
 
 
 def _environment(config: Config) -> str:
     """Return the environment's name with its options, which change the task."""
-    options = ", ".join(f"{key}={value}" for key, value in without_places(config.environment_options).items())
+    options = ", ".join(f"{key}={value}" for key, value in with_short_paths(config.environment_options).items())
     return user_code.short(config.environment) + (f" ({options})" if options else "")
 
 

@@ -1,8 +1,8 @@
 """Push a run to the Hub with an evaluation of its agent.
 
-It sends a run's folder: config, checkpoint and logs. It leaves out the replay buffer and the environments' states,
-unless the buffer is wanted; callbacks' states; trackers' and TensorBoard's files; signatures, the command line,
-and paths on this machine. So the checkpoints get new checksums.
+Duetto sends the config, a checkpoint and the logs. It leaves out callbacks' states, files of trackers and TensorBoard,
+signatures, the command line and paths on this machine. The replay buffer and the environments' states are sent only
+with --memory. Since private data is removed, the checkpoints get new checksums.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from duetto.errors import CheckpointError, DuettoError, UsageError, near
-from duetto.runs.argument_checks import chosen
+from duetto.runs.argument_checks import load_checkpoint
 from duetto.runs.run import Run
 from duetto.storage import atomic_io, safe_open
 from duetto.storage.checkpoint import CheckpointStore, Loaded, folder_name
-from duetto.storage.dict_diff import dict_diff, flat
 from duetto.storage.logs import LARGEST
 from duetto.storage.manifest import Manifest, read_folder, write_folder
+from duetto.storage.reproducibility import dict_diff, flat, json_text
 from duetto.storage.run_folder import free_folder
 from duetto.storage.safe_yaml import to_yaml
 from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.tools.hub import file_rules, model_card
 from duetto.tools.hub.client import Hub, Listing
-from duetto.tools.hub.file_rules import without_places
+from duetto.tools.hub.file_rules import with_short_paths
 from duetto.training.evaluation import Evaluation
 from duetto.training.notices import Notices
 
-_IGNORED = (".gitattributes", ".gitignore", file_rules.CARD, "LICENSE", "LICENSE.md")  # of a new repository
+_IGNORED = (".gitattributes", ".gitignore", file_rules.CARD, "LICENSE", "LICENSE.md")  # allowed in a new repository
 
 
 class Pushed(NamedTuple):
-    """The files that were sent, or would be, and their evaluation."""
+    """The files that were sent, or that a dry run wrote, and the agent's evaluation."""
 
-    where: str  # the repository's address; of a dry run the folder
-    files: dict[str, int]  # bytes by name
+    where: str  # the repository's address; for a dry run, the folder
+    files: dict[str, int]  # size in bytes by name
     evaluation: Evaluation
     notices: list[str]
 
@@ -58,23 +58,23 @@ def push(
 ) -> Pushed:
     """Evaluate the agent, record a video, and send the run to the Hub with a model card.
 
-    A repository that holds a run already is updated in one commit; its history keeps the earlier files. The token is
-    the one that huggingface_hub finds. Nothing is sent before the evaluation is done.
+    If the repository contains a run already, one commit replaces it; the history keeps the earlier files. Duetto uses
+    the token that huggingface_hub finds. Nothing is sent before the evaluation is done.
 
     Args:
         run: A run, or its folder.
-        repository: "user/name". A new one is created.
-        checkpoint: The agent: "last", "best", or a step. A whole checkpoint is sent in any case.
+        repository: "user/name". It is created if it does not exist.
+        checkpoint: The agent to evaluate: "last", "best", or a step. With "best", the last checkpoint is sent too.
         episodes: Number of episodes of the evaluation on the card.
-        seed: Seed of that evaluation; by default the run's own.
+        seed: Seed of this evaluation; by default the seed of the run.
         video: Record an episode; if that is impossible, a notice says why.
-        memory: Send the replay memory: without it, the run cannot be resumed from there.
+        memory: Send the replay buffer. Without it, the pulled run cannot be resumed.
         private: Make a new repository private.
         dry_run: Write all files into a new folder `hub/NAME`, and send nothing. No server is contacted.
-        tell: Gets a few words now and then on the progress.
+        tell: Called with short texts about the progress.
 
     Raises:
-        UsageError: A mistake in the call, no token, or a repository that holds something else.
+        UsageError: A mistake in the call, no token, or a repository that contains something other than a run.
         DuettoError: The server refuses or fails. Then the repository is unchanged; a new one may be empty.
     """
     file_rules.check_repository(repository)
@@ -118,7 +118,7 @@ def _write_bundle(
     """Write all files into an empty folder; return the evaluation on the card, and notices."""
     step, found = pack(run, bundle, checkpoint, memory)
     notices = Notices(found)
-    agent = step if checkpoint == "last" else checkpoint  # a running run may make newer ones
+    agent = step if checkpoint == "last" else checkpoint  # a run that still trains may write newer checkpoints
     evaluation = run.evaluate(episodes, agent, seed, tell)
     if video:
         try:
@@ -127,33 +127,31 @@ def _write_bundle(
             notices.append(f"There is no video: {error}")
     used_seed = run.config.run.seed if seed is None else seed
     result = model_card.CardResult(evaluation, str(checkpoint), step, used_seed)
-    text = model_card.card(run.config, repository, result, (bundle / file_rules.VIDEO).exists())
-    atomic_io.write_file(bundle / file_rules.CARD, text.encode())
+    card = model_card.card(run.config, repository, result, (bundle / file_rules.VIDEO).exists())
+    atomic_io.write_file(bundle / file_rules.CARD, card.encode())
     return evaluation, [*notices]
 
 
 def _check_repository_free(repository: str, listing: Listing | None, private: bool) -> None:
-    """Raise UsageError if the repository is public though `private`, or holds something other than a run."""
+    """Raise UsageError if the repository is public despite `private`, or contains something other than a run."""
     if listing is None:
         return
     if private and not listing.private:
         raise UsageError(
-            f"{repository} exists, and everybody can read it. Make it private on its page first, or choose another "
-            "name."
+            f"{repository} exists and is public. Make it private on its page first, or choose another name."
         )
-    names = {file.name for file in listing.files}
-    if file_rules.CONFIG not in names and (others := sorted(names - set(_IGNORED))):
+    if file_rules.CONFIG not in listing.files and (others := sorted(listing.files.keys() - set(_IGNORED))):
         raise UsageError(
-            f"{repository} holds something else than a run ({', '.join(others[:3])}), which would be mixed with this "
-            "one. Choose another name."
+            f"{repository} contains files of something other than a run ({', '.join(others[:3])}). Choose another name."
         )
 
 
 # ---------------------------------------------------------------------------------------------------- what is sent
 def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[int, list[str]]:
-    """Write the run into an empty folder; return the agent's step, and notices on differences from the run's folder.
+    """Write the run into an empty folder; return the agent's step, and notices.
 
-    A whole checkpoint is included, and the best parameters if there are any, so that the run can be resumed.
+    The notices name the differences from the run's folder. The new folder gets a whole checkpoint and, if the run has
+    them, the best parameters.
 
     Raises:
         CheckpointError: The checkpoint is damaged or missing.
@@ -161,12 +159,12 @@ def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[i
     store = CheckpointStore(run.path / "checkpoints")
     values = run.config.to_dict() | {"command": ""}
     values.pop("signature", None)
-    bare = without_places(values)
+    bare = with_short_paths(values)
     atomic_io.write_file(folder / file_rules.CONFIG, to_yaml(bare).encode())
     changed = dict_diff(flat(values), flat(bare))
-    notices = [f"Only the last name of paths on this machine is sent: {', '.join(changed)}."] * bool(changed)
+    notices = [f"Of paths on this machine, only the last name is sent: {', '.join(changed)}."] * bool(changed)
     (folder / "checkpoints").mkdir()
-    loaded = chosen(run.path, checkpoint) if checkpoint != "best" else store.load_latest(memory=False)
+    loaded = load_checkpoint(run.path, checkpoint) if checkpoint != "best" else store.load_latest(memory=False)
     notices += loaded.problems
     step = loaded.step
     try:
@@ -183,8 +181,8 @@ def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[i
     if manifest.segments and not memory:
         size = sum(record.file.size for record in manifest.segments)
         notices.append(
-            f"The replay memory ({size:,} bytes) is not sent, so the run cannot be resumed from there. --memory sends "
-            "it."
+            f"The replay buffer ({size:,} bytes) is not sent, so the pulled run cannot be resumed. To send it, give "
+            "--memory."
         )
     for record in manifest.segments if memory else ():
         target = folder / "checkpoints" / "memory"
@@ -197,20 +195,13 @@ def _pack_state(loaded: Loaded, target: Path, environments: bool = False) -> Man
     """Write a checkpoint or best parameters without private data; return its manifest."""
     manifest, files = read_folder(loaded.path)
     state = {name: value for name, value in decode_tree("state", files).items() if name != "callbacks"}
-    if "stepper" in state and not environments:  # a resumed run starts new episodes
+    if "stepper" in state and not environments:  # without it, a resumed run starts new episodes
         state["stepper"] = state["stepper"] | {"environments": None}
-    deciding = state.get("config", {})
-    state = without_places(state) | {"config": {key: _bare_json(text) for key, text in deciding.items()}}
+    recorded = state.get("config", {})  # each option's value as JSON
+    bare = {key: json_text(with_short_paths(json.loads(value))) for key, value in recorded.items()}
+    state = with_short_paths(state) | {"config": bare}
     files |= encode_tree("state", state)
     manifest = Manifest.of(manifest.step, files, manifest.segments)
     target.parent.mkdir(exist_ok=True)
     atomic_io.move(write_folder(target, files, manifest), target)
     return manifest
-
-
-def _bare_json(text: str) -> str:
-    """Return a JSON text of `storage.reproducibility` without private paths. DuettoError if it is no JSON."""
-    try:
-        return json.dumps(without_places(json.loads(text)), ensure_ascii=False, sort_keys=True)
-    except (TypeError, ValueError) as error:
-        raise DuettoError(f"The checkpoint's record of its config is damaged: {error}.") from error

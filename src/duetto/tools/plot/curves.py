@@ -1,7 +1,7 @@
-"""Compute learning curves, one metric over the seeds of a curve, and draw them with Matplotlib.
+"""Compute learning curves over several seeds, and draw them with Matplotlib.
 
-Three seeds or more get a band: the interquartile mean over seeds and its 95 % stratified bootstrap interval (Agarwal
-et al., 2021, arXiv:2108.13264; computed by rliable). Of fewer, each seed and their mean are drawn.
+Three seeds or more are drawn as the interquartile mean over seeds and its 95 % stratified bootstrap interval (Agarwal
+et al., 2021, arXiv:2108.13264; computed by rliable). For one or two seeds, each seed and their mean are drawn.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from duetto.install_hint import install
 from duetto.storage import atomic_io
 from duetto.tools.plot.grouping import Group, groups
 
-MIN_SEEDS = 3  # for an interval
-_REPETITIONS = 2_000  # of the bootstrap
+MIN_SEEDS = 3  # fewest seeds for which an interval is computed
+_REPETITIONS = 2_000  # samples of the bootstrap
 FORMATS = (".png", ".svg", ".pdf")
-_LEGEND_LINE = 80  # characters
+_LEGEND_LINE = 80  # characters in a line of the legend
 _LINES = ("-", "--", ":", "-.")
-_LARGEST = 1e300  # value that axes can show
+_LARGEST = 1e300  # larger values become gaps, since axes cannot show them
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Curve:
 
     label: str
     environment: str
-    steps: np.ndarray  # (T,), to the end of the shortest seed
+    steps: np.ndarray  # (T,), up to the last step of the shortest run
     values: np.ndarray  # (seeds, T), interpolated if the seeds were evaluated at different steps
-    remark: str  # on the seed that ends it early; "" if none
+    remark: str  # names the seed that ends the curve early; "" if all end together
     notices: tuple[str, ...]  # a sentence for each file with unreadable lines
 
     def last(self) -> tuple[float, float | None, float | None]:
-        """Return the interquartile mean at the last step, and the ends of its interval if it has one."""
+        """Return the interquartile mean at the last step, and the interval's bounds (None without an interval)."""
         middle, interval = interquartile(self.values[:, -1:])
         low, high = (None, None) if interval is None else interval[:, 0].tolist()
         return float(middle[0]), low, high
@@ -55,7 +55,7 @@ def curve(group: Group, metric: str) -> Curve:
     """Return the curve of a group. Raises UsageError if one of its seeds lacks the metric."""
     series = [member.series(metric) for member in group.members]
     notices = (*group.notices, *(each.notice for each in series if each.notice))
-    shortest = min(range(len(series)), key=lambda i: series[i].steps[-1])  # its last step is within all others
+    shortest = min(range(len(series)), key=lambda i: series[i].steps[-1])  # all seeds reach this run's last step
     steps = series[shortest].steps
     steps = steps[steps >= max(each.steps[0] for each in series)]
     if len(steps) == 0:
@@ -67,25 +67,25 @@ def curve(group: Group, metric: str) -> Curve:
 
 
 def number(value: float) -> str:
-    """Format a number with four significant digits, a large one without an exponent."""
+    """Format a number: from 1,000 on as a whole number, else with four significant digits."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 # ---------------------------------------------------------------------------------------------------- intervals
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Return the mean over seeds (...) of (seeds, ...), without a quarter of the values, rounded down, at either end.
+    """Return the mean (...) of `values` (seeds, ...) over the seeds, without the lowest and the highest quarter.
 
-    As rliable's (Agarwal et al., 2021, arXiv:2108.13264) and SciPy's `trim_mean(values, 0.25)`. For three seeds or
-    fewer it is the mean.
+    The number of seeds in a quarter is rounded down, so for three seeds or fewer this is the plain mean. rliable
+    (Agarwal et al., 2021, arXiv:2108.13264) and SciPy's `trim_mean(values, 0.25)` compute the same.
     """
     cut = len(values) // 4
     return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
 
 
 def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the interquartile mean over seeds (T,) of (seeds, T), and its 95 % bootstrap interval (2, T).
+    """Return the interquartile mean (T,) of `values` (seeds, T) over the seeds, and its 95 % interval (2, T).
 
-    Fewer than three seeds have no interval. UsageError if rliable is not installed.
+    With fewer than three seeds, the interval is None. Raises UsageError if rliable is not installed.
     """
     if len(values) < MIN_SEEDS:
         return interquartile_mean(values), None
@@ -94,11 +94,11 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     except ImportError as error:
         raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
 
-    def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); rliable's own takes only one T
+    def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); rliable's own function needs T = 1
         return interquartile_mean(scores[:, 0])
 
     before = np.random.get_state()
-    np.random.seed(0)  # the same runs give the same picture; arch warns if rliable gets a generator
+    np.random.seed(0)  # reproducible pictures; passing a generator to rliable causes a warning of its package arch
     try:
         points, intervals = library.get_interval_estimates({"": values[:, None]}, middle, reps=_REPETITIONS)
     finally:
@@ -108,24 +108,24 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
 
 # ---------------------------------------------------------------------------------------------------- pictures
 def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
-    """Draw the learning curves of `runs`, folders of runs, and return the picture's path.
+    """Draw learning curves to a file, and return its path.
 
     Notices on skipped folders and unreadable lines go to stderr.
 
     Args:
-        runs: One curve for all seeds of the same algorithm and options, one panel for each environment.
-        output: A .png, .svg or .pdf.
+        runs: Folders of runs. Those that differ only in their seed make one curve. Each environment has one panel.
+        output: A .png, .svg or .pdf file.
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
-        UsageError: None of the folders is a run with that number, or one is missing; or an extra is not installed.
-        DuettoError: Nothing of a file can be read, or the picture cannot be written.
+        UsageError: A folder is missing, or none is a run with the metric; or an extra is not installed.
+        DuettoError: A file is damaged so that nothing can be read, or the picture cannot be written.
     """
     return picture(curves(runs, metric), output, metric)
 
 
 def picture(drawn: Sequence[Curve], output: str | Path, metric: str) -> Path:
-    """Draw curves to a file as `plot` does, and return its path."""
+    """Draw curves to a file as `plot` does, and return the file's path."""
     path = Path(output)
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise UsageError(f"{output} is no name for a picture: end it in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
@@ -152,7 +152,7 @@ def height_of(labels: Sequence[str]) -> float:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return a figure of this size in inches. UsageError if Matplotlib is not installed."""
+    """Return a figure of this size in inches. Raise UsageError if Matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -163,7 +163,10 @@ def new_figure(width: float, height: float) -> Any:
 def draw(
     axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: int, remark: str = "", band: bool = True
 ) -> None:
-    """Draw the `style`-th curve with its seeds, or the band of three or more; `steps` (T,), `values` (seeds, T)."""
+    """Draw a curve: with a band if `band` and there are three seeds or more, else with a line per seed.
+
+    `style` is a number that selects color and line style. Shapes: `steps` (T,), `values` (seeds, T).
+    """
     count, color = len(values), f"C{style % 10}"
     look = {"color": color, "linestyle": _LINES[style // 10 % len(_LINES)], "marker": "o" if len(steps) == 1 else ""}
     seeds = f"{count} seed" + "s" * (count > 1)
@@ -179,14 +182,14 @@ def draw(
 
 
 def finish(axes: Any, title: str, ylabel: str, legend: bool = True) -> None:
-    """Add title, labels, grid and legend to the axes. A million steps is written 1M."""
+    """Add title, labels, grid and legend to the axes, and abbreviate steps (1M for a million)."""
     from matplotlib.ticker import EngFormatter
 
     axes.set(title=_text(title), xlabel="steps", ylabel=_text(ylabel))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
-    if legend:  # below the axes, where a long label takes no width from them
-        below = -0.17 * max(1.0, 4.5 / axes.figure.get_figheight())  # in heights of the axes: below the axis' name
+    if legend:  # below the axes, so that a long label does not make them narrower
+        below = -0.17 * max(1.0, 4.5 / axes.figure.get_figheight())  # in heights of the axes, below the axis label
         axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, below), borderaxespad=0.0)
 
 
@@ -194,17 +197,17 @@ def save(figure: Any, path: Path) -> None:
     """Write a figure. An earlier file stays until the new one is complete."""
     try:
         with atomic_io.replacing(path) as partial:
-            figure.savefig(partial, dpi=120, bbox_inches="tight")  # a long legend is not cut
+            figure.savefig(partial, dpi=120, bbox_inches="tight")  # "tight" includes a long legend
     except OSError as error:
         raise DuettoError(f"The picture {path} cannot be written: {error.strerror or error}.") from error
 
 
 def _legend(label: str) -> str:
-    """Return the label in lines that fit below the axes."""
+    """Wrap the label into lines that fit below the axes."""
     return textwrap.fill(_text(label), _LEGEND_LINE, drop_whitespace=False)
 
 
 def _text(text: str) -> str:
-    """Escape a text for Matplotlib: dollars would start a formula, and a leading "_" hides a legend's entry."""
+    """Escape a text for Matplotlib, where "$" starts a formula and a leading "_" hides a legend's entry."""
     text = escaped(text).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

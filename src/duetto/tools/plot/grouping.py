@@ -1,8 +1,9 @@
-"""Group runs into learning curves by their `config.yaml`, name the curves, and read their metrics.
+"""Group runs into learning curves by their configs, name the curves, and read their metrics.
 
-Runs that differ only in their seed make one curve. Intervals of evaluations and logs do not count. All other options
-do, the number of steps included, since schedules follow it; so do the run that they started from, and the contents of a
-custom file. A second run with the same seed makes a second curve. No two curves of an environment have the same label.
+Runs that differ only in their seed make one curve. The number of threads and the options of `_INTERVALS` may differ
+too. All other options must be equal, including the number of steps, since schedules depend on it. The run that they
+started from (--from) and the contents of custom files must also be equal. A second run with the same seed makes a
+second curve. No two curves of an environment have the same label.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from duetto.storage.config import History, RunOptions, check_format, networks_so
 from duetto.storage.logs import Csv, JsonLines, Scan
 from duetto.storage.safe_yaml import read_yaml
 
-Option = tuple[str, str]  # algorithm, run, environment or cluster; the option's name
+Option = tuple[str, str]  # section ("algorithm", "run", "environment", "cluster"), option
 
 _INTERVALS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every")
 _IGNORED: set[Option] = {("run", name) for name in ("seed", "threads", *_INTERVALS)}
 CHANGED = ("run", "changed at")
 LONGEST = 200  # characters of a label
-_IN_LABEL = 3  # differences that a label names; with more it is the folder's name
+_IN_LABEL = 3  # maximum number of options in a label; if more differ, the label is the folder's name
 _LOGS = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
 
 
@@ -39,17 +40,17 @@ _LOGS = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
 class Series:
     """One metric of one run by step, finite values only.
 
-    If a step has several values, as step 0 has before and after pre-training, it is the last.
+    If a step has several values, the last is kept: step 0 may have one before and one after pre-training.
     """
 
     steps: np.ndarray  # (T,)
     values: np.ndarray  # (T,)
-    notice: str  # the number of lines that cannot be read and of values that are not finite; "" if none
+    notice: str  # about unreadable lines and infinite values; "" if there are none
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run as its `config.yaml` describes it. Custom networks are not needed."""
+    """A run, read from its `config.yaml` and logs. The code of custom networks is not needed."""
 
     folder: Path
     algorithm: str
@@ -57,7 +58,7 @@ class Recorded:
     seed: int
     settings: dict[Option, Any]
     config: dict[str, Any] = field(compare=False, repr=False)
-    scans: dict[str, Scan] = field(compare=False, repr=False)  # of the logs that there are
+    scans: dict[str, Scan] = field(compare=False, repr=False)  # contents of the logs that exist, by file name
 
     @property
     def name(self) -> str:
@@ -73,11 +74,13 @@ class Recorded:
         return str(self.folder)
 
     def series(self, metric: str) -> Series:
-        """Return a metric by step, from the first log that has it; without evaluations, of "mean_return" training's.
+        """Return a metric by step, from the first log that has it.
+
+        If a run has no evaluations, "mean_return" gives the returns of training episodes.
 
         Raises:
-            UsageError: Neither has it.
-            DuettoError: A file is damaged, and nothing of it can be read.
+            UsageError: Neither log has the metric.
+            DuettoError: A file is damaged so that nothing can be read.
         """
         notices: list[str] = []
         for file, scan in self.scans.items():
@@ -97,14 +100,14 @@ class Recorded:
         raise UsageError(" ".join([f"{self.folder} has no {what}. It has: {', '.join(sorted(names))}.", *notices]))
 
     def names(self) -> list[str]:
-        """Return the names of the metrics, those of the evaluations first."""
+        """Return the names of the metrics, beginning with those of evaluations."""
         names = (sorted({name for row in scan.rows for name in row} - {"step"}) for scan in self.scans.values())
         return list(dict.fromkeys(name for each in names for name in each))
 
 
 @dataclass(frozen=True)
 class Group:
-    """The seeds of one curve, and notices on skipped ones."""
+    """The runs of one curve, which differ only in their seed. The first group has all notices on skipped folders."""
 
     label: str
     environment: str
@@ -113,16 +116,16 @@ class Group:
 
 
 def groups(runs: Iterable[str | Path] | str | Path, metric: str = "mean_return", by_name: bool = False) -> list[Group]:
-    """Group `runs` into curves, in their order.
+    """Group `runs` into curves, in the order of `runs`.
 
     Args:
-        runs: Folders of runs. Each counts once, however it is named.
+        runs: Folders of runs. A folder that is given twice is used once.
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
-        by_name: Keep runs apart whose folders' names differ in more than the seed.
+        by_name: Separate runs if their folders' names differ in more than the seed.
 
     Raises:
         UsageError: A folder does not exist, or none of them is a run with the metric.
-        DuettoError: Nothing of a damaged file can be read.
+        DuettoError: A file is damaged so that nothing can be read.
     """
     named: dict[Path, Path] = {}
     for run in [runs] if isinstance(runs, str | Path) else runs:
@@ -142,9 +145,9 @@ def groups(runs: Iterable[str | Path] | str | Path, metric: str = "mean_return",
 
 # ---------------------------------------------------------------------------------------------------- runs
 def _usable(folders: Sequence[Path], metric: str) -> tuple[list[Recorded], list[str]]:
-    """Return the runs with the metric, and a sentence for each other folder, such as a sweep's `logs`.
+    """Return the runs with the metric, and a notice for each other folder, such as a sweep's `logs`.
 
-    If no run has it, raise the error of the first run, or else of the first folder.
+    If no run has the metric, raise the first run's error; if no folder is a run, the first folder's error.
     """
     runs: list[Recorded] = []
     errors: dict[Path, DuettoError] = {}
@@ -173,7 +176,7 @@ def _recorded(folder: Path) -> Recorded:
         check_format(values)
         algorithm, environment = values["algorithm"], values["environment"]
         name, environment_id = algorithm["name"], environment["id"]
-        if checksum := environment.get("sha256"):  # of a custom file
+        if checksum := environment.get("sha256"):  # the environment is a custom file
             environment_id = f"{environment_id} (sha256 {checksum[:8]})"
         sections = {
             "algorithm": _complete(algorithm) | {"from": user_code.algorithm_source(algorithm), "name": name},
@@ -206,7 +209,7 @@ def _scans(folder: Path) -> dict[str, Scan]:
 
 
 def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
-    """Return the algorithm's options, with defaults for missing ones and without unknown ones."""
+    """Return the algorithm's options, without unknown options and with defaults for missing ones."""
     kind = None if algorithm.get("from") else ALGORITHMS.get(algorithm["name"])
     if kind is None:
         return algorithm
@@ -216,7 +219,7 @@ def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
 
 
 def _points(scan: Scan, metric: str, path: Path) -> tuple[dict[float, float], list[str]]:
-    """Return the finite values by step, and sentences on lines and values that are left out."""
+    """Return the finite values of a metric by step, and notices on lines and values that are left out."""
     points: dict[float, float] = {}
     errors: list[Exception] = []
     infinite = 0
@@ -243,7 +246,7 @@ def _points(scan: Scan, metric: str, path: Path) -> tuple[dict[float, float], li
 
 
 def _by_settings(runs: list[Recorded], by_name: bool) -> list[list[Recorded]]:
-    """Group runs of the same settings; a seed is in a group only once."""
+    """Group runs with the same settings and different seeds."""
     groups: list[list[Recorded]] = []
     for run in runs:
         for group in groups:
@@ -257,19 +260,21 @@ def _by_settings(runs: list[Recorded], by_name: bool) -> list[list[Recorded]]:
 
 
 def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
-    """Return a label: the algorithm, and the options that differ from those of other curves of the same algorithm and
-    environment; of more than three the folder's name.
+    """Return a curve's label: the algorithm, and the options that differ from those of the environment's other curves.
+
+    Options of algorithm, run and cluster are compared only with curves of the same algorithm. If more than three
+    options differ, or none although the algorithm has other curves, the label is the name of the folder; for several
+    runs, the name of their folders without the seed.
     """
     settings = group[0].settings
     panel = [other[0] for other in groups if other[0].environment == group[0].environment]
-    rivals = [run.settings for run in panel if run.algorithm == group[0].algorithm]
-    others = [run.settings for run in panel]  # an environment's options change the task for all algorithms
-    options = dict.fromkeys(option for other in rivals + others for option in other)
+    rivals = [run for run in panel if run.algorithm == group[0].algorithm]
     differing = [
         option
-        for option in options
+        for option in dict.fromkeys(option for run in rivals + panel for option in run.settings)
         if any(
-            other.get(option) != settings.get(option) for other in (others if option[0] == "environment" else rivals)
+            run.settings.get(option) != settings.get(option)
+            for run in (panel if option[0] == "environment" else rivals)  # environment options change the task
         )
     ]
     if len(differing) > _IN_LABEL or (not differing and len(rivals) > 1):

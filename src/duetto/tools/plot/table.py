@@ -1,6 +1,7 @@
-"""Write results of runs as a tidy table, one number a row: `exp_name,env_name,seed,metric,env_step,value`.
+"""Write results of runs as a tidy table, with one number in each row.
 
-The authors of SimbaV2 and XQC publish their results in this form. Their `avg_return` is Duetto's `mean_return`.
+The columns are `exp_name,env_name,seed,metric,env_step,value`. The authors of SimbaV2 and XQC publish their results in
+this form. Their `avg_return` is Duetto's `mean_return`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from duetto.tools.plot.grouping import groups
 class CsvRow(NamedTuple):
     """One row of a table: one number."""
 
-    exp_name: str  # the curve: an algorithm, and its differences from others
+    exp_name: str  # the curve's label: an algorithm, and the options in which it differs from other curves
     env_name: str
     seed: int
     metric: str
@@ -31,20 +32,20 @@ class CsvRow(NamedTuple):
 def table(
     runs: Sequence[str | Path] | str | Path, output: str | Path | None = None, metrics: Sequence[str] = ("mean_return",)
 ) -> list[CsvRow]:
-    """Return the numbers of `runs` as rows `(exp_name, env_name, seed, metric, env_step, value)`, one for each point.
+    """Return the numbers of `runs` as rows of a tidy table, one row for each point.
 
-    `exp_name` is the curve's label in `duetto.plot`. The metric "mean_return" is written "avg_return". If a run has
-    several values at one step, before and after pre-training, the table has the last. Notices on skipped files and
-    values go to stderr.
+    The columns are `exp_name`, `env_name`, `seed`, `metric`, `env_step` and `value`. `exp_name` is the curve's label in
+    `duetto.plot`. The metric "mean_return" is written as "avg_return". If a step has several values (before and after
+    pre-training), the table has the last value. Notices on skipped files and values go to stderr.
 
     Args:
         runs: Folders of runs.
-        output: A .csv to write them to. It may replace an earlier table.
+        output: A .csv file to write. It may replace an earlier table.
         metrics: Columns of `evaluations.csv`, or numbers of `metrics.jsonl` such as "learn/critic_loss".
 
     Raises:
-        UsageError: None of the folders is a run with that number, or a path is missing; or `output` is no table.
-        DuettoError: Nothing of a file can be read, or the table cannot be written.
+        UsageError: A folder is missing, or none is a run with a metric; or `output` exists and is not a table.
+        DuettoError: A file is damaged so that nothing can be read, or the table cannot be written.
     """
     if output is not None:
         path = atomic_io.check_suffix(output, ".csv", "a table")
@@ -53,7 +54,7 @@ def table(
         raise UsageError(f"metrics is {metrics!r}; it must be one name or more, such as ['mean_return'].")
     rows: list[CsvRow] = []
     notices: dict[str, None] = {}
-    labels: dict[Path, str] = {}  # a run has the same for all metrics
+    labels: dict[Path, str] = {}  # the label of each run, the same for all metrics
     for metric in dict.fromkeys(metrics):
         name = "avg_return" if metric == "mean_return" else metric
         for group in groups(runs, metric):
@@ -72,7 +73,7 @@ def table(
 
 
 def written(rows: Iterable[CsvRow]) -> str:
-    """Return the table as text. `float` gives back each value exactly."""
+    """Return the table as text. Numbers are exact: `float` of a cell's text returns the same value."""
     cells: list[Sequence[Any]] = []
     for row in rows:
         step = int(row.env_step) if float(row.env_step).is_integer() else row.env_step
@@ -88,6 +89,6 @@ def csv_text(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _is_table(path: Path) -> bool:
-    """Return whether a file starts as `written` does."""
+    """Return whether a file starts with the header of a table."""
     with path.open("rb") as file:
         return file.readline(200).strip() == ",".join(CsvRow._fields).encode()

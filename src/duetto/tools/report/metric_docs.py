@@ -1,6 +1,6 @@
-"""The meanings of a run's metrics, and their healthy values: `metric_docs.yaml`.
+"""Read `metric_docs.yaml`: the meanings of metrics, and their healthy values.
 
-The tables of the documentation are made from the same file.
+The metrics tables of the documentation come from the same file.
 """
 
 from __future__ import annotations
@@ -19,35 +19,30 @@ from duetto.storage import safe_yaml
 
 @dataclass(frozen=True)
 class Meaning:
-    """One row: metrics that belong together, explained in plain words with `code` in backticks."""
+    """One row of `metric_docs.yaml`: metrics with a common explanation. Its texts may have `code` in backticks."""
 
     metrics: tuple[str, ...]
     what: str
     healthy: str = ""
     sick: str = ""
-    step: int | None = None  # of the mathematics on the algorithm's page
+    step: int | None = None  # number of the step in the mathematics on the algorithm's page
 
 
 @cache
 def meanings(algorithm: str) -> tuple[Meaning, ...]:
-    """Return the rows of an algorithm itself."""
+    """Return the rows of an algorithm, without those of its base classes."""
     return tuple(
         Meaning(**row | {"metrics": tuple(row["metrics"])}) for row in _all().get(algorithm, {}).get("rows", [])
     )
 
 
 def meaning(algorithm: str, metric: str) -> Meaning | None:
-    """Return the row of a metric: the algorithm's, its nearest base class's, or any algorithm's; or None."""
+    """Return a metric's row for an algorithm, else for its nearest base class, else for any algorithm; else None."""
     for name in _by_nearness(algorithm):
         for row in meanings(name):
             if any(fnmatchcase(metric, pattern) for pattern in row.metrics):
                 return row
     return None
-
-
-def order(algorithm: str) -> list[str]:
-    """Return the metrics of an algorithm in the order of the rows."""
-    return [metric for name in _by_nearness(algorithm) for row in meanings(name) for metric in row.metrics]
 
 
 def stem(metric: str) -> str:

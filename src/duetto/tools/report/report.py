@@ -1,7 +1,7 @@
-"""Write a report on folders of runs to one file: tables, texts and videos as plain data, which a template escapes.
+"""Write a report on run folders to one file, from a template.
 
-A stranger's text stays text, and the page runs no script. Charts are SVG images, whose lines and text have colors that
-are readable on a light and on a dark page; the background is the page's.
+The template escapes all texts, so a stranger's run cannot insert markup; the page runs no script. Charts are SVG images
+without a background, in colors that are readable on light and dark pages.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from duetto.tools.plot.curves import (
 from duetto.tools.plot.grouping import LONGEST, Group, Recorded, groups
 from duetto.tools.report import metric_docs
 
-_MADE_BY = "Made by Duetto"  # in each report
-LARGEST_VIDEO, LARGEST_VIDEOS = 2**24, 2**26  # bytes of one and of all
+_MADE_BY = "Made by Duetto"  # in each report: only a file that contains it is overwritten
+LARGEST_VIDEO = 2**24  # bytes
 _LONGEST_CONFIG = 2**16  # characters of a configuration
 _FIRST = (("algorithm", "name"), ("environment", "id"))
-MOST_POINTS = 300  # of a curve
+MOST_POINTS = 300  # largest number of points of a curve in a chart
 _HIDDEN = ("train/episodes", "learn/updates", "episodes", "seconds", "mean_length")
-_SPREAD = ("std_return", "min_return", "max_return")  # in the table of evaluations
+_HIDDEN += ("std_return", "min_return", "max_return")
 _COLORED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 # Matplotlib's settings: text stays text, and the same runs give the same bytes.
 STYLE: dict[Any, Any] = dict.fromkeys(_COLORED, "#768390") | {
@@ -58,7 +58,7 @@ class Chart:
     """The curves in one pair of axes."""
 
     environment: str
-    metrics: tuple[str, ...]  # the first is the curve; the others are dotted
+    metrics: tuple[str, ...]  # the first is drawn with lines or a band for its seeds, the others as dotted lines
     groups: tuple[Group, ...]
     image: str  # a data URL
 
@@ -68,23 +68,24 @@ def report(
     output: str | Path = "report.html",
     metric: str = "mean_return",
 ) -> Path:
-    """Write one self-contained page about `runs`: results, curves, metrics of learning, how to repeat it.
+    """Write one page about `runs`: results, curves, learning metrics, and the commands that repeat the runs.
 
-    It needs no network. Seeds of the same options make one curve, as in `duetto.plot`; three or more have an
-    interquartile mean and a 95 % bootstrap interval. Notices on damage are on the page and on stderr.
+    The page needs no network. Runs that differ only in their seed make one curve, as in `duetto.plot`. A curve of three
+    seeds or more has an interquartile mean and a 95 % bootstrap interval. Notices on damaged files are on the page and
+    on stderr.
 
     Args:
         runs: Folders of runs.
-        output: An .html.
+        output: An .html file.
         metric: The metric of the curves: a column of `evaluations.csv`, or a number of `metrics.jsonl`.
 
     Returns:
-        The file.
+        The file's path.
 
     Raises:
-        UsageError: None of the folders is a run with that metric, or one is missing; an extra is not installed; or
-            `output` is a file that is no report.
-        DuettoError: Nothing of a file can be read, or the page cannot be written.
+        UsageError: A folder is missing, or none is a run with the metric; an extra is not installed; or `output` is a
+            file that is not a report.
+        DuettoError: A file is damaged so that nothing can be read, or the page cannot be written.
     """
     path = atomic_io.check_suffix(output, ".html", "a report")
     atomic_io.check_replaceable(path, lambda file: _MADE_BY.encode() in file.read_bytes(), "report")
@@ -93,7 +94,7 @@ def report(
         from matplotlib import rc_context
     except ImportError as error:
         raise UsageError(f"Reports need Matplotlib and Jinja2. Install: {install('report')}") from error
-    with np.errstate(over="ignore", invalid="ignore"), rc_context(STYLE):  # numbers too large are gaps
+    with np.errstate(over="ignore", invalid="ignore"), rc_context(STYLE):  # too large numbers become gaps
         context = _context(runs, metric)
     for notice in context["notices"]:
         print(notice, file=sys.stderr)
@@ -129,7 +130,7 @@ def _context(runs: Iterable[str | Path], metric: str) -> dict[str, Any]:
 
 
 def _render(context: dict[str, Any]) -> str:
-    """Fill in the template. Each variable is text, escaped for HTML, without control and bidirectional characters."""
+    """Fill in the template, with variables escaped for HTML and without control characters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -148,13 +149,13 @@ def _render(context: dict[str, Any]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- parts of the page
 def short(value: object, most: int = LONGEST) -> str:
-    """Return a text cut to a length that fits on a page."""
+    """Cut a text to at most `most` characters."""
     words = str(value)
     return words if len(words) <= most else f"{words[:most]}…"
 
 
 def results(curves: Sequence[Curve]) -> list[list[object]]:
-    """Return a row for each curve: its value at the end with its interval, and its maximum."""
+    """Return a row for each curve: its interquartile mean at the last step, the interval, and the highest mean."""
     rows: list[list[object]] = []
     for each in curves:
         middle, low, high = each.last()
@@ -166,7 +167,7 @@ def results(curves: Sequence[Curve]) -> list[list[object]]:
 
 
 def docs(chart: Chart) -> list[tuple[metric_docs.Meaning, list[str]]]:
-    """Return the texts on a chart's metric, each once; with its algorithms if there are several texts."""
+    """Return the explanations of a chart's metric. If they differ by algorithm, each has a list of its algorithms."""
     texts: dict[metric_docs.Meaning | None, list[str]] = {}
     for algorithm in dict.fromkeys(run.algorithm for group in chart.groups for run in group.members[:1]):
         texts.setdefault(metric_docs.meaning(algorithm, chart.metrics[0]), []).append(algorithm)
@@ -174,27 +175,28 @@ def docs(chart: Chart) -> list[tuple[metric_docs.Meaning, list[str]]]:
 
 
 def videos(groups: Sequence[Group]) -> tuple[list[tuple[Group, str, str]], list[str]]:
-    """Return the newest video of each curve as a data URL, with a caption; and notices on unreadable ones."""
+    """Return the curves' videos, each as its group, a data URL and a caption; and notices on unreadable videos.
+
+    A curve's video is the newest one of its first run that has videos.
+    """
     embedded: list[tuple[Group, str, str]] = []
     notices: list[str] = []
-    left = LARGEST_VIDEOS
     for group in groups:
         paths = (_newest_video(run.folder) for run in group.members)
         if (path := next(filter(None, paths), None)) is None:
             continue
         try:
-            content = safe_open.read_file(path, min(left, LARGEST_VIDEO))
+            content = safe_open.read_file(path, LARGEST_VIDEO)
         except (DuettoError, OSError) as error:
             notices.append(f"{path} is left out: {error}")
             continue
-        left -= len(content)
         address = f"data:video/mp4;base64,{base64.b64encode(content).decode()}"
         embedded.append((group, address, f"{path.parent.parent.name}, {path.name}"))
     return embedded, notices
 
 
 def _newest_video(folder: Path) -> Path | None:
-    """Return the run's video of the latest step, by its name; None if there is none."""
+    """Return the run's newest video, by the step in the file's name; None if the run has no video."""
     try:
         safe_open.check_folders([folder / "videos"])
         paths = [path for path in (folder / "videos").glob("*.mp4") if not path.name.startswith(".")]
@@ -210,7 +212,7 @@ def config_text(run: Recorded) -> str:
 
 
 def differences(groups: Sequence[Group]) -> dict[str, Any]:
-    """Return the table of the options in which curves differ."""
+    """Return a table of the options whose values differ between the groups (a group of runs is one curve)."""
     settings = [group.members[0].settings for group in groups]
     rows = []
     for option in dict.fromkeys([*_FIRST, *(option for options in settings for option in options)]):
@@ -223,7 +225,7 @@ def differences(groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str]]]:
-    """Return for each curve the commands that repeat its runs, and their requirements."""
+    """Return, for each curve, the commands that repeat its runs, and sentences on requirements and limits."""
     rows = []
     for group in groups:
         commands = {run.seed: reproducibility.repeat_command(run.config, "config.yaml") for run in group.members}
@@ -238,7 +240,7 @@ def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str]]]:
 
 # ---------------------------------------------------------------------------------------------------- charts
 def returns(groups: Sequence[Group], curves: Sequence[Curve], metric: str) -> list[Chart]:
-    """Draw the returns, a chart for each environment, with the bands of `duetto plot`."""
+    """Draw `metric`, usually the return, in a chart for each environment, with the bands of `duetto plot`."""
     by_environment: dict[str, list[tuple[Group, list[Curve]]]] = {}
     for group, each in zip(groups, curves, strict=True):
         by_environment.setdefault(group.environment, []).append((group, [each]))
@@ -246,14 +248,14 @@ def returns(groups: Sequence[Group], curves: Sequence[Curve], metric: str) -> li
 
 
 def learning(groups: Sequence[Group], metric: str) -> list[Chart]:
-    """Draw every other metric that all seeds of a curve share."""
+    """Draw the metrics that `_shared` selects, in a chart for each environment and quantity."""
     charts: list[Chart] = []
     for environment in dict.fromkeys(group.environment for group in groups):
         here = [group for group in groups if group.environment == environment]
         for metrics in _shared(here, metric):
             drawn: list[tuple[Group, list[Curve]]] = []
             for group in here:
-                with suppress(DuettoError):  # a seed lacks it
+                with suppress(DuettoError):  # a seed lacks the metric
                     drawn.append((group, [curve(group, name) for name in metrics]))
             if drawn:
                 charts.append(_chart(metrics, drawn, _labels(groups), is_main=False))
@@ -263,7 +265,7 @@ def learning(groups: Sequence[Group], metric: str) -> list[Chart]:
 def _chart(
     metrics: tuple[str, ...], drawn: Sequence[tuple[Group, list[Curve]]], labels: list[str], is_main: bool
 ) -> Chart:
-    """Draw groups with a curve for each metric; only the main charts have bands and a title of the axis."""
+    """Draw a curve for each group and metric. Only the main charts have bands and an axis title."""
     canvas = new_figure(9.0, height_of(labels)) if is_main else new_figure(5.0, 2.6)
     axes = canvas.add_subplot()
     for group, curves in drawn:
@@ -277,18 +279,14 @@ def _chart(
 
 
 def _shared(groups: Sequence[Group], metric: str) -> list[tuple[str, ...]]:
-    """Return metrics that all seeds of some curve have, in families of mean, min and max; documented ones first."""
-    names = dict.fromkeys(
-        name
-        for group in groups
-        for name in group.members[0].names()
-        if all(name in member.names() for member in group.members)
-    )
-    hidden = {name for name in names if name.startswith("time/") or name in (*_HIDDEN, *_SPREAD)} | {metric}
-    documented = [name for group in groups for run in group.members[:1] for name in metric_docs.order(run.algorithm)]
+    """Return the metrics that all seeds of at least one curve have, without `metric`, times and `_HIDDEN`.
+
+    The mean, minimum and maximum of a quantity make one tuple.
+    """
+    names = {name for group in groups for name in set.intersection(*(set(run.names()) for run in group.members))}
     families: dict[str, list[str]] = {}
-    for name in dict.fromkeys([*(name for name in documented if name in names), *sorted(names)]):
-        if name not in hidden:
+    for name in sorted(names - {metric, *_HIDDEN}):
+        if not name.startswith("time/"):
             families.setdefault(metric_docs.stem(name), []).append(name)
     return [tuple(sorted(family, key=lambda name: not name.endswith("_mean"))) for family in families.values()]
 
@@ -300,7 +298,7 @@ def _image(canvas: Any) -> str:
 
 
 def _thinned(curve: Curve) -> Curve:
-    """Return the curve with the first point, the last, and evenly spaced ones between."""
+    """Return the curve with at most MOST_POINTS evenly spaced points, including the first and the last."""
     if len(curve.steps) <= MOST_POINTS:
         return curve
     kept = np.unique(np.linspace(0, len(curve.steps) - 1, MOST_POINTS).round().astype(int))
@@ -308,5 +306,5 @@ def _thinned(curve: Curve) -> Curve:
 
 
 def _labels(groups: Sequence[Group]) -> list[str]:
-    """Return the labels: each has the same color in every chart."""
+    """Return all labels. A label's index selects its color, the same in every chart."""
     return list(dict.fromkeys(group.label for group in groups))

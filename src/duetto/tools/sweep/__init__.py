@@ -1,10 +1,10 @@
 """Train many runs: every algorithm in every environment with every seed.
 
-api           `duetto.sweep`; its results: learning curves, and interquartile means with their intervals
-sweep         the runs, how far each is, and the loop: start runs while there is room, and record how they end
-display       the rows and lines on a terminal
+api           `duetto.sweep`, and its results: learning curves, and interquartile means with intervals
+sweep         the runs, their progress, and the loop that starts runs and records how they end
+display       the progress on a terminal: live rows, and lines for events
 
-A sweep keeps no record: the remaining runs follow from the call and the runs' folders. So the same call continues after
-any interruption, and several sweeps of one folder share the work: a lock on each run keeps it from being started twice.
-A study (`tools.tune`) is a sweep whose runs come from a sampler.
+A sweep keeps no record of its own: the call and the runs' folders determine the remaining runs. So the same call
+continues after any interruption. Several sweeps may share a folder: a lock on each run prevents starting it twice. A
+study (`tools.tune`) is a sweep whose runs come from a sampler.
 """

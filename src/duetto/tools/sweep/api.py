@@ -1,4 +1,4 @@
-"""`duetto.sweep`: start many runs, or continue them; its results: learning curves, and interquartile means."""
+"""`duetto.sweep`: start or continue many runs, and write learning curves and interquartile means."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """The result of one experiment, at the last evaluation that all its complete seeds have."""
+    """The result of an algorithm in an environment, at the last evaluation that all of its complete seeds have."""
 
-    name: str  # of its runs' folders, without the seed
-    label: str  # of its curve
+    name: str  # the name of the runs' folders without the seed
+    label: str  # the label of the curve
     environment: str
     seeds: int
     step: int
-    interquartile_mean: float  # over seeds, of the evaluations' mean returns; with fewer than three seeds the mean
-    low: float | None  # the 95 % stratified bootstrap interval, with three seeds or more
+    interquartile_mean: float  # of the seeds' mean returns; with fewer than four seeds, their plain mean
+    low: float | None  # and `high`: the 95 % stratified bootstrap interval; None for fewer than three seeds
     high: float | None
 
 
@@ -54,7 +54,7 @@ class RunResult:
     path: Path
     state: str  # "complete", "failed", or "waiting" if the sweep was stopped
     step: int
-    mean_return: float | None  # of its last evaluation
+    mean_return: float | None  # the result of the last evaluation
     reason: str  # why it failed
     log: Path | None  # the file with the reason and its traceback
 
@@ -72,7 +72,7 @@ class SweepResult:
 
     @property
     def failed(self) -> tuple[RunResult, ...]:
-        """The runs that failed. The same call tries them again."""
+        """The failed runs. The same call retries them."""
         return tuple(run for run in self.runs if run.state == "failed")
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class SweepResult:
         return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines that a person reads."""
+        """Yield the results as lines of text."""
         for each in self.results:  # the interquartile mean over the seeds
             low, high = each.low, each.high
             interval = "" if low is None or high is None else f" (95 %: {number(low)} to {number(high)})"
@@ -106,21 +106,22 @@ def sweep(
     progress: bool = True,
     **options: Any,
 ) -> SweepResult:
-    """Train every algorithm in every environment with every seed, `jobs` at a time; the same call continues.
+    """Train every algorithm in every environment with every seed, `jobs` runs at a time.
 
-    If a run fails, the others continue: it is in the result's `failed`, with its traceback in the folder's `logs/`.
-    Ctrl-C, SIGTERM and SIGHUP end a sweep as they end `duetto.train`.
+    The same call continues an interrupted sweep. If a run fails, the others continue; the result's `failed` has the
+    failed run, and the folder's `logs/` has its traceback. Ctrl-C, SIGTERM and SIGHUP stop a sweep as they stop
+    `duetto.train`.
 
     Args:
-        algorithms: One, several, or a mapping from names to algorithms: a name, a class or an object as in
-            `duetto.train`, or a mapping with the keys `algorithm` and option names.
-        environments: One or several: ids, or functions that make environments and can be sent to another process.
-        seeds: Their number, from 0 on; or a list: "3-7", [0, 3, 9].
-        jobs: Runs at a time.
+        algorithms: One algorithm, a list, or a mapping from names to algorithms. An algorithm is a name, a class or an
+            object as in `duetto.train`, or a mapping with the keys `algorithm` and option names.
+        environments: An id, a function that makes environments and can be sent to another process, or a list of these.
+        seeds: A number of seeds, such as 3 for 0, 1 and 2; or the seeds: "3-7", [0, 3, 9].
+        jobs: Number of runs that train at the same time.
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
-        progress: Show on a terminal or in a notebook what the command line shows.
-        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters (not with an
-            object). A mapping's options take precedence.
+        progress: Show the progress on a terminal or in a notebook, as the command line does.
+        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, and hyper-parameters (not with an
+            algorithm object). The options in an algorithm's mapping take precedence.
 
     Raises:
         UsageError: A mistake in the call, before anything starts; or a run exists that was started with other options.
@@ -130,7 +131,7 @@ def sweep(
 
 
 def displayed(work: Callable[[SweepDisplay | None], Result], progress: bool) -> Result:
-    """Return the result of the work of a call from Python, with a display if somebody watches and wants it."""
+    """Return `work(display)`. The display is None if `progress` is False or no terminal or notebook can show it."""
     console = Console()
     with passed_on() as came:
         if not (progress and is_watched(console)):
@@ -174,11 +175,8 @@ def experiments(algorithms: Any, environments: Any, seeds: Any, options: Mapping
     """Return an experiment for each algorithm in each environment.
 
     Args:
-        algorithms: One, several, or a mapping from names to algorithms. An algorithm may also be a mapping with the
-            keys `algorithm` and option names.
-        environments: One or several, as `duetto.train` takes them.
-        seeds: As `parse_seeds` takes them.
-        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters (not of an object).
+        algorithms, environments, options: As in `sweep`.
+        seeds: As in `parse_seeds`.
 
     Raises:
         UsageError: An argument is unknown or missing.
@@ -227,7 +225,7 @@ def default_name(chosen: Sequence[Experiment]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- results
 def results_of(sweep: Sweep) -> SweepResult:
-    """Draw and save the results of the complete runs; a notice reports why that failed."""
+    """Return the results. Unless the sweep was stopped, draw curves and save a table; if that fails, add a notice."""
     complete = [run.folder for run in sweep.runs if run.state == "complete"]
     results: list[ExperimentResult] = []
     drawn = None
@@ -250,7 +248,7 @@ def results_of(sweep: Sweep) -> SweepResult:
             table = csv_text(names, [dataclasses.astuple(result) for result in results])
             atomic_io.write_output(sweep.folder / "results.csv", table)
             drawn = picture(curves, sweep.folder / "curves.png", METRIC)
-        except DuettoError as error:  # the runs are complete: the same command draws them later
+        except DuettoError as error:  # the runs are complete, so the same command can draw them later
             sweep.notices.append(str(error))
     runs = [
         RunResult(

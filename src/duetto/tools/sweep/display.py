@@ -1,4 +1,4 @@
-"""The display of a sweep or a study at work: lines for its events; on a terminal, rows that change."""
+"""The display of a running sweep or study: lines for events and, on a terminal, live rows for runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from duetto.training.progress_lines import LiveDisplay, clock
 
-if TYPE_CHECKING:  # it imports much, and the display shows something before that
+if TYPE_CHECKING:  # slow to import, and the display starts first
     from duetto.tools.sweep.sweep import Sweep
 
 MAX_ROWS = 12
@@ -20,19 +20,19 @@ class SweepDisplay(LiveDisplay):
     _sweep: Sweep | None = None
 
     def announce(self, sweep: Sweep) -> None:
-        """Show the header, then events and a row for each active run."""
+        """Show the sweep's first lines, then its events and a row for each active run."""
         self._sweep, self._activity = sweep, ""
         sweep.on_event = self._event
         self._event(sweep.headline())
 
     def finish(self, result: Any) -> None:
-        """Show the last lines: the result's."""
+        """Show the notices and the lines of the result."""
         self._show_notices(result.notices)
         for line in result.lines():
             self.say(line)
 
     def _event(self, line: str) -> None:
-        """Show new notices, a row for each of the first runs at work, and the line of an event, if there is one."""
+        """Show new notices, a row for each of the first active runs, and the event's line if it is not empty."""
         assert self._sweep is not None
         self._show_notices(self._sweep.notices)
         if self._live_lines and (self._is_due() or line):

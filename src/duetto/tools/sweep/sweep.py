@@ -1,8 +1,8 @@
-"""The runs of a sweep, how far each is, and the loop that trains them, also those that a study adds.
+"""The runs of a sweep or study, their progress, and the loop that trains them.
 
 while runs remain:
-    start as many as the pool has room for; a run that another process works on is tried again later
-    record how each ends: a failure is kept, with its traceback, and the others continue
+    start as many as the pool has room for; retry a run later if another process trains it
+    record how each ends: write the traceback of a failure, and continue with the others
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from duetto.training.notices import Notices
 from duetto.training.progress_lines import clock
 from duetto.training.signals import interruptible
 
-POLL_SECONDS = 0.2  # between two checks whether to stop
+POLL_SECONDS = 0.2  # longest wait for messages before the next check for Ctrl-C
 STOP_SIGNALS = [int(getattr(signal, name)) for name in ("SIGHUP", "SIGINT", "SIGTERM") if hasattr(signal, name)]
-RETRY_SECONDS = 5.0  # until a run is tried again that another process works on
-LOGS = "logs"  # the folder in the sweep's for the output of its processes
+RETRY_SECONDS = 5.0  # until the next attempt to start a run that another process holds
+LOGS = "logs"  # the folder for the output of processes, in the sweep's folder
 State = Literal["waiting", "working", "stopping", "stopped", "complete", "failed"]
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, DuettoError)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs that differ only in their seeds. The spec's name is their folders' name without the seed."""
+    """Runs that differ only in their seeds. `spec.name` is the name of their folders without the seed."""
 
     spec: RunSpec
     seeds: tuple[int, ...]
@@ -54,14 +54,14 @@ class PlannedRun:
     """One run of a sweep, and its progress.
 
     Attributes:
-        job: The run, for the process that trains it.
-        state: How far it is.
-        step: The last step known.
-        mean_return: Of the last evaluation.
-        reason: Why it failed; the traceback is in the job's log.
-        started: When a process got it.
-        first_step: The step at that time.
-        retry_at: When to retry a run that another process holds.
+        job: The description of the run that its process receives.
+        state: The run's state; "working" or "stopping" while a process of this sweep trains it.
+        step: The last known step.
+        mean_return: The mean return of the last evaluation.
+        reason: Why the run failed; the traceback is in the job's log.
+        started: The time at which a process of this sweep got the run.
+        first_step: The run's step at the time `started`.
+        retry_at: The time of the next attempt to start it, if another process holds its lock.
     """
 
     job: Job
@@ -79,7 +79,7 @@ class PlannedRun:
         return self.job.name
 
     def label(self, folder: Path) -> str:
-        """Return the run's name among all that are in a folder."""
+        """Return the path of the run's folder relative to another folder, as its name in a display."""
         return str(self.folder.relative_to(folder))
 
     @property
@@ -94,17 +94,17 @@ class PlannedRun:
 
     @property
     def steps(self) -> int:
-        """The steps to train in all."""
+        """The total number of steps to train."""
         return self.config.run.steps
 
     @property
     def has_config(self) -> bool:
-        """Whether the run's config exists."""
+        """Whether the run's folder contains `config.yaml`: then the run was started."""
         return (self.folder / "config.yaml").is_file()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a process has it."""
+        """Whether a process of this sweep trains the run."""
         return self.state in ("working", "stopping")
 
     @property
@@ -114,9 +114,9 @@ class PlannedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether all steps and the final evaluation are done with this run's config.
+        """Whether the folder contains a run with this config, all steps and the final evaluation.
 
-        A signal may end a run between its last step and its last evaluation.
+        The last checkpoint is not enough: a signal may end a run between its last step and its last evaluation.
         """
         evaluated = not self.config.run.evaluate_every or (last_evaluation(self.folder) or (-1,))[0] >= self.steps
         if not evaluated or self.checkpoint_step() < self.steps:
@@ -128,7 +128,7 @@ class PlannedRun:
         return True
 
     def checkpoint_step(self) -> int:
-        """Return the step of the newest checkpoint; 0 if there is none."""
+        """Return the step of the newest checkpoint; 0 without a checkpoint."""
         return max(folders(self.folder / "checkpoints"), default=0)
 
     def update(self) -> None:
@@ -140,17 +140,19 @@ class PlannedRun:
         self.step = max(logged_step, evaluation_step, self.checkpoint_step())
 
     def seconds_left(self) -> float | None:
-        """Return the seconds that the run still needs at its speed so far; None before its first step."""
+        """Return the remaining seconds at the speed so far; None before the first step."""
         trained, spent = self.step - self.first_step, time.monotonic() - self.started
         return max(0, self.steps - self.step) / trained * spent if trained > 0 else None
 
 
 def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
-    """List all runs, the first seeds first, so that all experiments have a curve early. Nothing is written.
+    """List all runs in the order of their start: the first seeds of all experiments, then all second seeds, and so on.
+
+    With this order, every experiment has a curve early.
 
     Raises:
-        UsageError: An algorithm does not fit an environment; a name is invalid or that of two runs; or a run of that
-            name exists and was started with other options.
+        UsageError: An algorithm does not fit an environment; a name is invalid or belongs to two runs; or a run's
+            folder contains a run with other options.
     """
     by_place: list[tuple[int, PlannedRun]] = []
     for experiment in experiments:
@@ -165,7 +167,7 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
             spec = replace(experiment.spec, options=seeded.run, runs_dir=folder, name=name)
             job = Job(spec, seeded, folder / LOGS / f"{name}.txt", experiment.track, is_contested=True)
             if not place:
-                pack(job)  # raises if it cannot be sent to a process
+                pack(job)  # raises if the job cannot be sent to a process
             by_place.append((place, PlannedRun(job)))
     ordered = [run for _, run in sorted(by_place, key=lambda pair: pair[0])]
     names = [run.name for run in ordered]
@@ -180,7 +182,7 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
 
 
 def last_evaluation(folder: Path) -> tuple[int, float] | None:
-    """Return step and mean return of the last row of `evaluations.csv`; None if there is none that can be read."""
+    """Return step and mean return in the last row of `evaluations.csv`; None if it is missing or damaged."""
     with suppress(*_DAMAGED):
         row = Csv.scan(folder / "evaluations.csv").rows[-1]
         return int(float(row["step"])), float(row["mean_return"])
@@ -193,8 +195,8 @@ class Sweep:
     Attributes:
         runs: All runs.
         notices: Sentences for the user, in order.
-        stopped: Whether it was asked to end before its last run.
-        on_event: Gets a line for each event, for a display; and "" several times in a second.
+        stopped: Whether Ctrl-C or an obstacle, such as a full disk, stops the sweep before its last run.
+        on_event: Called with a line per event, and with "" several times per second to refresh the display.
     """
 
     folder: Path
@@ -215,7 +217,7 @@ class Sweep:
         """Train until the last run ends, or until Ctrl-C."""
         with interruptible(self._stop):
             try:
-                while self._remains():
+                while self._start_runs():
                     for job, message in self.pool.wait(POLL_SECONDS):
                         self._receive(next(run for run in self.runs if run.job is job), *message)
                     self.on_event("")
@@ -229,13 +231,13 @@ class Sweep:
     def _stop(self) -> None:
         self.stopped = True
 
-    def _remains(self) -> bool:
-        """Start runs while there is room; return whether any is at work."""
+    def _start_runs(self) -> bool:
+        """Start runs while there is room; return whether the loop has to continue."""
         if self.stopped:
             self._stop_runs(self.runs)
         while not self.stopped and self.pool.room() and (run := self._next()):
             run.update()
-            if run.complete:  # by another process
+            if run.complete:  # another process has trained it
                 self._ended(run, "complete")
                 continue
             run.state, run.started, run.first_step = "working", time.monotonic(), run.step
@@ -243,12 +245,12 @@ class Sweep:
         return any(run.is_at_work or (run.state == "waiting" and not self.stopped) for run in self.runs)
 
     def _next(self) -> PlannedRun | None:
-        """Return the next run to start; those that no other process works on come first."""
+        """Return the next run to start; runs that another process held at the last attempt come last."""
         waiting = [run for run in self.runs if run.state == "waiting" and run.retry_at <= time.monotonic()]
         return min(waiting, key=lambda run: run.retry_at, default=None)
 
     def _stop_runs(self, runs: Sequence[PlannedRun]) -> None:
-        """Let the runs at work end, with checkpoints."""
+        """Tell the active ones of `runs` to write a checkpoint and stop."""
         for run in runs:
             if run.state == "working":
                 run.state = "stopping"
@@ -262,7 +264,7 @@ class Sweep:
         else:
             run.update()
             if kind == "ended":
-                self.notices.hear(run.label(self.folder), details[1], run.folder)
+                self.notices.add_new(run.label(self.folder), details[1], run.folder)
             how, reason, trace = _failure(kind, details)
             if run.complete and kind != "failed":
                 self._ended(run, "complete")
@@ -273,27 +275,27 @@ class Sweep:
 
     def _started(self, run: PlannedRun, evaluations: list[tuple[int, float]], step: int) -> None:
         run.first_step = run.step = step
-        with suppress(OSError):  # an earlier failure; only now no other process writes it
+        with suppress(OSError):  # empty the log of an earlier failure; from now on this process holds the run's lock
             os.truncate(run.job.log, 0)
         self.on_event(f"{run.name}  {f'resumes at step {step:,}' if step else 'starts'}")
 
     def _evaluated(self, run: PlannedRun, step: int, mean_return: float) -> None:
-        """Receive an evaluation of a job that waits after each."""
+        """Do nothing: in a sweep, no run waits after an evaluation. A study overrides this method."""
 
     def _ended(self, run: PlannedRun, state: Any, how: str = "", reason: str = "", trace: str = "") -> None:
-        """Record the end of a run; of a failed one, how, why and with which traceback."""
+        """Record how a run ended. `how`, `reason` and `trace` describe a failure. A run that is IN_USE waits again."""
         if how == IN_USE:
             if not run.retry_at:
                 self.on_event(f"{run.name}  is in use by another process; waiting for it")
             run.state, run.retry_at = "waiting", time.monotonic() + RETRY_SECONDS
             return
         run.state, run.reason = state, reason
-        spent = clock(time.monotonic() - run.started) if run.started else ""  # "": another process made it
+        spent = clock(time.monotonic() - run.started) if run.started else ""  # "" if another process trained it
         if state == "complete":
             self.on_event("  ".join(part for part in (run.name, f"{run.step:,} steps", run.score, spent) if part))
         elif state == "failed":
             log = run.job.log
-            with suppress(OSError):  # a full disk ends this run, not the others
+            with suppress(OSError):  # a full disk must not end the sweep
                 log.parent.mkdir(parents=True, exist_ok=True)
                 with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
                     file.write(f"{reason}\n{trace}".strip() + "\n")
@@ -301,13 +303,13 @@ class Sweep:
 
     # ------------------------------------------------------------------------------------------------ for a display
     def headline(self) -> str:
-        """Return the first lines: how many runs, and where they are."""
+        """Return the display's first lines: the number of runs, and their folder."""
         experiments = len({run.name.rpartition("-s")[0] for run in self.runs})
         count, plural = len(self.runs), "s" * (experiments > 1)
         return f"{count} run{'s' * (count > 1)} of {experiments} experiment{plural}\n{near(self.folder)}/"
 
     def status(self) -> list[str]:
-        """Return how far it is, the most important first."""
+        """Return the parts of the status line, the most important first."""
         counts = Counter(run.state for run in self.runs)
         parts = [f"{counts['complete']}/{len(self.runs)} runs"]
         parts += [f"{counts['failed']} failed"] * bool(counts["failed"])
@@ -316,7 +318,7 @@ class Sweep:
 
 
 def _failure(kind: str, details: Sequence[Any]) -> tuple[str, str, str]:
-    """Return how and why a run failed, and its traceback."""
+    """Return the kind, reason and traceback of a failure, given the kind and the details of a worker's last message."""
     if kind == "ended" or (kind == "gone" and -details[0] in STOP_SIGNALS):
         return HINDERED, "It was stopped by a signal.", ""
     if kind == "gone":

@@ -1,7 +1,7 @@
-"""Search hyperparameters: short trainings, whose evaluations select the next options.
+"""Search hyper-parameters by trials. A trial trains with one choice of values, once for each seed.
 
-api       `duetto.tune`; its results: the best trial as a preset, and a table of all
-space     which options are searched, and how: from their types, bounds and present values, or from a YAML file
-sampler   the options of the next trial, and which trials are pruned; the only file that imports Optuna
-study     its plan, and a sweep (`tools.sweep`) whose runs are the trials; the same call continues it from its folder
+api       `duetto.tune`, and its results: the best trial as a preset, and a table of all trials
+space     the options to search, and their ranges: from types, bounds and current values, or from a YAML file
+sampler   choose the options of the next trial, and prune trials; the only file that imports Optuna
+study     the study's settings, and the sweep (`tools.sweep`) that trains the runs of all trials
 """

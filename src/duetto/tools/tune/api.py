@@ -1,4 +1,4 @@
-"""`duetto.tune`: start a study, or continue one; its results: the best trial as a preset, and a table of all."""
+"""`duetto.tune`: start or continue a study; write the best options as a preset, and a table of all trials."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from duetto.storage.safe_yaml import to_yaml
 from duetto.tools.plot.table import csv_text
 from duetto.tools.sweep.api import displayed
 from duetto.tools.sweep.display import SweepDisplay
-from duetto.tools.tune.sampler import FinishedTrial, Sampler, best_of, distributions
+from duetto.tools.tune.sampler import Sampler, TrialRecord, best_of, distributions
 from duetto.tools.tune.space import as_text, space
 from duetto.tools.tune.study import TRIALS, Plan, Study, counted
 
-# Options of the machine and of logging: they do not make the best trial the best.
+# Options that do not affect the scores, so the preset of the best trial leaves them out.
 _NOT_IN_PRESETS = (
     "seed",
     "backend",
@@ -46,17 +46,17 @@ class TuneResult:
 
     Attributes:
         folder: The study's folder.
-        trials: All that were started, by number.
-        best: The one with the highest score; None if none is complete.
+        trials: All trials that were started, by number.
+        best: The trial with the highest score; None if no trial is complete.
         runs: The folders of the best trial's runs, one for each seed.
         preset: The file with the best trial's options.
-        stopped: Whether it ended before its last trial; the same call continues it.
+        stopped: Whether the study ended before its last trial; the same call continues it.
         notices: Sentences for the user.
     """
 
     folder: Path
-    trials: tuple[FinishedTrial, ...]
-    best: FinishedTrial | None
+    trials: tuple[TrialRecord, ...]
+    best: TrialRecord | None
     runs: tuple[Path, ...]
     preset: Path | None
     stopped: bool
@@ -67,7 +67,7 @@ class TuneResult:
         return json.loads(json.dumps(asdict(self), default=str))
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines that a person reads: the best trial and how to use it, or how to continue."""
+        """Yield lines of text: the best trial and how to use it, or how to continue."""
         yield f"{counted(self.trials)}."
         if self.best is not None:
             yield f"Best: trial {self.best.number}, {self.best.value:.6g}: {self.preset and near(self.preset)}"
@@ -94,27 +94,28 @@ def tune(
     progress: bool = True,
     **options: Any,
 ) -> TuneResult:
-    """Search hyper-parameters, and return the best; the same call continues a study that was ended.
+    """Search hyper-parameters, and return the best.
 
-    Ctrl-C, SIGTERM and SIGHUP end it as they end `duetto.train`.
+    The same call continues an interrupted study. Ctrl-C, SIGTERM and SIGHUP stop a study as they stop `duetto.train`.
 
     Args:
-        algorithm: As in `duetto.train`; its options are the center of the search, and the first trial.
+        algorithm: As in `duetto.train`. The search is around the values of its options; the first trial uses them.
         environment: An id, or a function that makes environments and can be sent to another process.
-        trials: Number of trials in all, including those of earlier calls.
-        seeds: Seeds of each trial's runs, as in `duetto.train`; its score is the interquartile mean over them of the
-            last evaluations' mean returns.
-        search: By option, or a YAML file of that: `{"tau": {"low": 1e-3, "high": 0.05, "log": True}}`, "step",
-            `{"factor": 4}`, `{"choices": [...]}`, "auto" for the range of its type, None to leave it unchanged.
-        search_only: Search the options of `search` alone.
-        jobs: Processes that train at a time. With 1, the same call gives the same trials.
-        prune: End a trial early if its score is below the median of the complete trials at the same step.
+        trials: Total number of trials, including those of earlier calls.
+        seeds: Seeds of each trial's runs, as in `duetto.train`. A seed's score is the mean return of its last
+            evaluations; a trial's score is the interquartile mean over its seeds.
+        search: The range of each option, as a dict or a YAML file: `{"tau": {"low": 1e-3, "high": 0.05, "log": True}}`.
+            Other forms are `{"factor": 4}` (around the current value), `{"choices": [...]}`, "auto" (from the option's
+            type) and None (keep the current value).
+        search_only: Search only the options in `search`.
+        jobs: Number of processes that train at the same time. With 1, the study's seed determines its trials.
+        prune: End a trial early if its best score so far is below the median of complete trials at the same step.
         output: The study's folder; by default `studies/<algorithm>-<environment>`.
         preset: As in `duetto.train`; or FILE.yaml.
         environment_options: Arguments for the environment's constructor.
-        progress: Show on a terminal or in a notebook what the command line shows.
-        options: Every field of `RunOptions`, and hyper-parameters (not with an object), which keep their values and
-            are not searched. `seed` is the seed of the search.
+        progress: Show the progress on a terminal or in a notebook, as the command line does.
+        options: Fields of `RunOptions`, and hyper-parameters (not with an algorithm object). Hyper-parameters that are
+            given here keep their values and are not searched. `seed` is the seed of the search.
 
     Raises:
         UsageError: A mistake in the call, before anything is written; or the folder belongs to another study.
@@ -135,10 +136,10 @@ def planned_study(
     fixed: frozenset[str] = frozenset(),
     prune: bool = True,
 ) -> Plan:
-    """Return the plan of a study for `conduct`; nothing is written. Raises UsageError as `tune` does.
+    """Return the settings of a study for `conduct`. Nothing is written. Raises UsageError as `tune` does.
 
     Args:
-        spec: The center of the search; its seed is that of the search.
+        spec: A run with the options at the center of the search. Its seed is the seed of the search.
         seeds, search, search_only, prune: As in `tune`.
         fixed: Hyper-parameters that keep their values.
     """
@@ -147,16 +148,16 @@ def planned_study(
     if is_instance(spec.environment):
         raise UsageError("A study cannot share one environment object. Give an id, or a function that makes it.")
     if not spec.options.evaluate_every:
-        raise UsageError("evaluate_every is 0, but a study compares evaluations. Give the steps between them.")
+        raise UsageError("evaluate_every is 0, but a study compares evaluations. Set it to the steps between them.")
     searched = space(spec.algorithm, search, search_only, fixed)
-    distributions(searched)  # raises for a range that cannot be drawn from
+    distributions(searched)  # raises for an invalid range
     return Plan(spec, spec.config(), searched, numbers, prune)
 
 
 def conduct(
     plan: Plan, output: str | Path | None, trials: int, jobs: int, display: SweepDisplay | None = None
 ) -> TuneResult:
-    """Work on a study until it has so many trials, and return its results. Raises as `tune` does."""
+    """Run a study until it has `trials` trials in total, and return its results. Raises as `tune` does."""
     trials, jobs = whole("trials", trials), whole("jobs", jobs)
     default = Path("studies") / f"{plan.center.name()}-{slug(plan.config.environment)}"
     folder = Path(default if output is None else output).absolute()
@@ -182,13 +183,13 @@ def _read_search(path: str | Path) -> dict[str, Any]:
         return dict(safe_yaml.parse(Path(path).read_text("utf-8")) or {})
     except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
         raise UsageError(
-            f"The search file {path} cannot be read ({error}). Write tau: {{low: 0.001, high: 0.05, log: true}}."
+            f"The search file {path} cannot be read ({error}). A line is, for example, tau: {{low: 0.001, high: 0.05}}."
         ) from error
 
 
 # ---------------------------------------------------------------------------------------------------- results
 def results_of(study: Study) -> TuneResult:
-    """Write the results of a study, also of one that was stopped. DuettoError if no trial is complete."""
+    """Write a study's table and preset, and return its results. Raise DuettoError if no trial is complete."""
     plan, folder, trials = study.plan, study.folder, study.sampler.trials()
     _write_table(folder, trials)
     best, runs, preset = best_of(trials), (), None
@@ -202,8 +203,8 @@ def results_of(study: Study) -> TuneResult:
     return TuneResult(folder, tuple(trials), best, runs, preset, study.stopped, tuple(study.notices))
 
 
-def _write_preset(plan: Plan, folder: Path, best: FinishedTrial, trials: list[FinishedTrial]) -> Path:
-    """Write `best.yaml`, in the form of Duetto's presets: `duetto train ... --preset best.yaml` reads it."""
+def _write_preset(plan: Plan, folder: Path, best: TrialRecord, trials: list[TrialRecord]) -> Path:
+    """Write `best.yaml`, a preset file that `duetto train ... --preset best.yaml` reads."""
     config, run = plan.config, plan.config.run
     tried = replace(config, algorithm=plan.center.with_options(**best.options)).to_dict()
     defaults = Config(type(plan.center)(), config.environment, RunOptions()).to_dict()
@@ -223,7 +224,7 @@ def _write_preset(plan: Plan, folder: Path, best: FinishedTrial, trials: list[Fi
     return folder / "best.yaml"
 
 
-def _write_table(folder: Path, trials: list[FinishedTrial]) -> None:
+def _write_table(folder: Path, trials: list[TrialRecord]) -> None:
     """Write `trials.csv`, with a row for each trial."""
     names = list(dict.fromkeys(name for trial in trials for name in trial.options))
     rows = []

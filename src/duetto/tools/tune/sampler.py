@@ -1,8 +1,8 @@
-"""The options of the next trial, and which trials are pruned, from Optuna; nothing else imports it.
+"""Choose the options of the next trial, and prune trials, with Optuna, which no other file imports.
 
-Trials come from a tree-structured Parzen estimator (Bergstra et al., 2011; Optuna's TPE). Each is drawn with its own
-generator, from the study's seed and the trial's number, so that a killed study continues with the same trials. A
-trial is pruned if its best score so far is below the median of the complete trials' at the same step.
+A tree-structured Parzen estimator (Bergstra et al., 2011; Optuna's TPE) chooses the options. Each trial has its own
+random generator, seeded with the study's seed and the trial's number, so a killed study continues with the same trials.
+A trial is pruned if its best score so far is below the median score that complete trials had at the same step.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from duetto.install_hint import install
 from duetto.storage import safe_open
 from duetto.tools.tune.space import Space, as_text
 
-STARTUP_TRIALS = 5  # that are complete before any is pruned
+STARTUP_TRIALS = 5  # number of complete trials before any trial may be pruned
 
 
 @dataclass(frozen=True)
-class FinishedTrial:
-    """One trial of a study.
+class TrialRecord:
+    """A trial of a study, finished or still running.
 
     Attributes:
-        number: From 0 on.
-        state: "running", "complete", "pruned", "diverged" (learning did) or "failed".
-        options: The values that were tried, by field.
-        value: Its score, if it is complete.
-        seeds: The score of each seed, if it is complete.
-        reason: Why it was pruned, failed or diverged.
+        number: The trial's number in the study, from 0.
+        state: "running", "complete", "pruned", "diverged" (numbers in training became infinite or NaN) or "failed".
+        options: The values of the searched hyper-parameters, by field.
+        value: The trial's score; None unless the trial is complete.
+        seeds: The score of each seed; empty unless the trial is complete.
+        reason: Why the trial was pruned, failed or diverged.
     """
 
     number: int
@@ -45,19 +45,21 @@ class FinishedTrial:
     reason: str = ""
 
 
-def best_of(trials: list[FinishedTrial]) -> FinishedTrial | None:
-    """Return the trial with the highest score, the first of equals; None if none is complete."""
+def best_of(trials: list[TrialRecord]) -> TrialRecord | None:
+    """Return the trial with the highest score, the earliest if several have it; None if no trial is complete."""
     complete = [trial for trial in trials if trial.value is not None]
     return max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
 
 
 class Sampler:
-    """The study in Optuna, kept in a journal. Every method may raise OSError, such as for a full disk."""
+    """An Optuna study, stored in a journal file. Every method may raise OSError, for example if the disk is full."""
 
     def __init__(
         self, journal: Path, space: Space, seed: int, start: Mapping[str, Any], prune_from: int | None
     ) -> None:
-        """`start` are the center's values, which the first trial tries. No trial is pruned before `prune_from` steps.
+        """Open or create the journal.
+
+        `start` has the first trial's values, by field. Trials may be pruned from step `prune_from` on; if None, never.
 
         Raises:
             UsageError: Optuna is not installed.
@@ -93,8 +95,8 @@ class Sampler:
             ) from error
 
     # ------------------------------------------------------------------------------------------------ one trial
-    def ask(self) -> FinishedTrial:
-        """Draw the next trial."""
+    def ask(self) -> TrialRecord:
+        """Start and return the next trial, with options chosen by Optuna."""
         trials = self._study.get_trials(deepcopy=False)
         number = min((trial.number for trial in trials if trial.state.name == "WAITING"), default=len(trials))
         seed = int(np.random.SeedSequence((self._seed, number)).generate_state(1)[0])
@@ -103,28 +105,28 @@ class Sampler:
         self._running[trial.number] = trial
         return self._converted(self._study.get_trials(deepcopy=False)[trial.number])
 
-    def unfinished(self) -> list[FinishedTrial]:
-        """Return the trials without an end, since their process died; they can be reported to from here on."""
+    def unfinished(self) -> list[TrialRecord]:
+        """Reopen the trials that a killed process left running, and return them."""
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state.name == "RUNNING" and trial.number not in self._running:
                 self._running[trial.number] = self._optuna.Trial(self._study, trial._trial_id)
         return [trial for trial in self.trials() if trial.number in self._running]
 
     def report(self, number: int, step: int, score: float) -> None:
-        """Record a trial's score at a step, unless it is known."""
+        """Record a trial's score at a step, unless a score of this step is already recorded."""
         if step not in self._study.get_trials(deepcopy=False)[number].intermediate_values:
             self._running[number].report(score, step)
 
     def should_prune(self, number: int) -> bool:
-        """Return whether to prune a trial, by its reported scores."""
+        """Return whether to prune a trial, given its reported scores."""
         return bool(self._running[number].should_prune())
 
     def end(
         self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""
     ) -> None:
-        """Record a trial's end: "complete" with its value, "pruned", "diverged" or "failed".
+        """Record how a trial ended: "complete" (with its score `value`), "pruned", "diverged" or "failed".
 
-        The sampler avoids options that diverged, and ignores trials that failed.
+        The sampler avoids the options of diverged trials, and ignores failed trials.
         """
         states = self._optuna.trial.TrialState
         trial = self._running.pop(number)
@@ -134,15 +136,15 @@ class Sampler:
         self._study.tell(trial, value if state == "complete" else None, state=end)
 
     # ------------------------------------------------------------------------------------------------ all trials
-    def trials(self) -> list[FinishedTrial]:
+    def trials(self) -> list[TrialRecord]:
         """Return all trials that were started, by number."""
         trials = self._study.get_trials(deepcopy=False)
         return [self._converted(trial) for trial in trials if trial.state.name != "WAITING"]
 
-    def _converted(self, trial: Any) -> FinishedTrial:
+    def _converted(self, trial: Any) -> TrialRecord:
         attributes, params = trial.user_attrs, trial.params
         state = "running" if trial.state.name in ("RUNNING", "WAITING") else attributes.get("state", "failed")
-        return FinishedTrial(
+        return TrialRecord(
             trial.number,
             state,
             {name: dimension.value(params[name]) for name, dimension in self._space.items() if name in params},
@@ -153,7 +155,7 @@ class Sampler:
 
 
 def imported_optuna() -> Any:
-    """Import Optuna and return it. UsageError if it is not installed."""
+    """Import Optuna and return it. Raise UsageError if it is not installed."""
     try:
         import optuna
     except ImportError as error:
@@ -177,12 +179,12 @@ def distributions(space: Space) -> dict[str, Any]:
             else:
                 found[name] = kinds.FloatDistribution(low, high, log=log)
         except (TypeError, ValueError) as error:
-            raise UsageError(f"{name} cannot be searched so: {dimension.to_dict()} ({error}).") from error
+            raise UsageError(f"{name} cannot be searched by {dimension.to_dict()} ({error}).") from error
     return found
 
 
 class _NoLock:
-    """A replacement of the journal's lock: the process that works on a study holds its folder's lock."""
+    """A lock for the journal that does nothing, since the study has already locked its folder."""
 
     def acquire(self) -> bool:
         return True

@@ -1,17 +1,20 @@
-"""The search space: a range or choices for each option, from the type and bounds of its field and its present value.
+"""The search space: a range or choices for each option, from its type, bounds and current value.
 
-    Positive  0.001     logarithmic, a tenth of it to ten times        Fraction 0.99    0.9, 0.97, 0.99, 0.9967, 0.999
+The table lists types, each with a current value and the range or choices:
+
+    Positive  0.001     logarithmic, a tenth to ten times              Fraction 0.99    0.9, 0.97, 0.99, 0.9967, 0.999
     NonNegative  0.2    logarithmic, a quarter to four times           Fraction 0.005   logarithmic, as Positive
     Count  2            1 to 4                                         Fraction 0.5     0 to 1
     Count  10           logarithmic, a quarter to four times           bool, Literal    all values
-    layers  64 64       halved, unchanged, doubled, one layer more     0, or nothing    not searched: it is turned off
+    layers  64 64       halved, unchanged, doubled, one layer more     0 or None        not searched: the option is off
 
-A search file and an algorithm's `option_table` may say otherwise, both in the same form:
+A search file and an algorithm's `option_table` may override this table, in one of these forms:
 
-    {low, high}, with log: true                  a range
-    {factor: 4}                                  a range around the present value; with step: doubling, choices in it
-    {choices: [...]}                             these values
-    null                                         not searched
+    {low, high}, with log: true    a range
+    {factor: 4}                    a quarter of the current value to four times
+    {factor: 4, step: doubling}    in this range, only the current value times powers of 2
+    {choices: [...]}               these values
+    null                           not searched
 """
 
 from __future__ import annotations
@@ -28,13 +31,13 @@ from duetto.errors import UsageError
 
 _EXAMPLE = "actor_learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}"
 _FORMS = ({"low", "high"}, {"low", "high", "log"}, {"factor"}, {"factor", "step"}, {"choices"})
-_SMALL = 8  # up to this, all counts are tried with the same probability
-Search = Mapping[str, Any]  # how one option is searched, as a search file has it
+_SMALL = 8  # largest count with a linear range; larger counts have a logarithmic one
+Search = Mapping[str, Any]  # how one option is searched, in the form of a search file
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One option that is searched: numbers from `low` to `high`, or choices, which Optuna keeps as texts."""
+    """One option to search: numbers from `low` to `high`, or choices, which Optuna stores as texts."""
 
     choices: tuple[Any, ...] = ()
     low: float = 0.0
@@ -43,19 +46,19 @@ class Dimension:
     whole: bool = False  # numbers without a fraction
 
     def value(self, param: Any) -> Any:
-        """Return the algorithm's value for Optuna's parameter; a number with four digits."""
+        """Convert Optuna's parameter to the option's value. Fractions are rounded to four significant digits."""
         if self.choices:
             return next(choice for choice in self.choices if as_text(choice) == param)
         return int(param) if self.whole else min(max(float(f"{param:.4g}"), self.low), self.high)
 
     def param(self, value: Any) -> Any:
-        """Return Optuna's parameter nearest to the algorithm's value; None if no choice is equal to it."""
+        """Convert an option's value to Optuna's parameter, clipped to the range; None if no choice equals the value."""
         if self.choices:
-            return next((as_text(choice) for choice in self.choices if choice == value), None)  # 1 is 1.0
+            return next((as_text(choice) for choice in self.choices if choice == value), None)  # 1 equals 1.0
         return min(max(value, self.low), self.high)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the range or choices as a search file has them."""
+        """Return the range or choices in the form of a search file."""
         if self.choices:
             return {"choices": [list(choice) if isinstance(choice, tuple) else choice for choice in self.choices]}
         return {"low": self.low, "high": self.high} | ({"log": True} if self.log else {})
@@ -65,7 +68,7 @@ Space = dict[str, Dimension]
 
 
 def as_text(value: Any) -> str:
-    """Return a choice as the text that Optuna keeps."""
+    """Return a choice as the text that Optuna stores."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -75,16 +78,16 @@ def space(
     only: bool = False,
     fixed: frozenset[str] = frozenset(),
 ) -> Space:
-    """Return the search space around the values that `algorithm` has.
+    """Return the search space around the values of `algorithm`.
 
     Args:
-        algorithm: The center.
-        search: By field: one of the forms above, "auto" (as its type or the algorithm's `option_table` says), or None.
-        only: Search nothing else.
-        fixed: Fields whose values the call sets.
+        algorithm: The center of the search.
+        search: For each field: a form of a search file, "auto" (by type or the algorithm's `option_table`), or None.
+        only: Search only the fields in `search`.
+        fixed: Fields that are not searched, since the user gives their values.
 
     Raises:
-        UsageError: A field does not exist, or cannot be searched so; or nothing is left to search.
+        UsageError: A field does not exist, a form does not fit the field's type, or nothing is left to search.
     """
     search = search or {}
     for name in search:
@@ -93,7 +96,7 @@ def space(
                 f"{algorithm.name()} has no option {name!r} to search.{did_you_mean(name, algorithm.options())}"
             )
         if name in fixed:
-            raise UsageError(f"{name} is given a value and to be searched: leave one of them out.")
+            raise UsageError(f"{name} has a value and a search. Leave one of them out.")
     hints, declared = get_type_hints(type(algorithm), include_extras=True), type(algorithm).declared_searches()
     dimensions: Space = {}
     for name in (name for name in algorithm.options() if name not in fixed):
@@ -106,7 +109,7 @@ def space(
         if how is not None and (dimension := _dimension(name, how, value, hint)):
             dimensions[name] = dimension
         elif name in search:
-            raise UsageError(f"{name} is {value!r}, from which no range follows. Give one: {_EXAMPLE}.")
+            raise UsageError(f"{name} is {value!r}, which gives no range to search. Give one: {_EXAMPLE}.")
     if not dimensions:
         raise UsageError(f"Nothing is left to search. Name options in a search file, such as {_EXAMPLE}.")
     return dimensions
@@ -119,7 +122,7 @@ def _from_type(value: Any, hint: Any) -> Search | None:
         return {"choices": [False, True]}
     if get_origin(hint) is Literal:
         return {"choices": list(get_args(hint))} if len(get_args(hint)) > 1 else None
-    if not value:  # 0 turns something off; no scale is known
+    if not value:  # 0 turns the option off, and gives no scale
         return None
     if kind == tuple[int, ...]:
         halved, doubled = tuple(max(1, units // 2) for units in value), tuple(2 * units for units in value)
@@ -131,9 +134,9 @@ def _from_type(value: Any, hint: Any) -> Search | None:
         return {"low": max(1, int(bound.low)), "high": high} if value <= _SMALL else {"factor": 4}
     if bound != Bounds(0.0, 1.0):
         return {"factor": 10 if bound.above else 4} if bound.low >= 0 else None
-    if value == 1.0:  # all of it, such as a target that is copied
+    if value == 1.0:  # gives no scale; tau=1, for example, turns soft target updates off
         return None
-    if value >= 0.9:  # by its distance from 1
+    if value >= 0.9:  # scale the distance from 1
         distances = [float(f"{scale * (1 - value):.2g}") for scale in (10, 3, 1 / 3, 0.1)]
         choices = [round(1 - distance, 9) for distance in distances]
         return {"choices": [*choices[:2], value, *choices[2:]]}
@@ -146,9 +149,9 @@ def _taken_apart(hint: Any) -> tuple[Any, Bounds | None]:
     return kind, next((part for part in metadata if isinstance(part, Bounds)), None)
 
 
-# ---------------------------------------------------------------------------------------------------- as it is written
+# ---------------------------------------------------------------------------------------------------- from a search
 def _dimension(name: str, how: Any, value: Any, hint: Any) -> Dimension | None:
-    """Return the dimension that a search describes; None if the present value gives no range. Raises UsageError."""
+    """Return the dimension that the form `how` describes; None if it is a factor and the value is 0 or None."""
     refused = UsageError(
         f"{name} cannot be searched by {how!r}. Give low and high (with log), choices, factor, auto or null: "
         f"{_EXAMPLE}."
@@ -190,5 +193,5 @@ def _values(how: Search, value: Any, bound: Bounds | None, whole: bool) -> list[
         low, high = max(low, bound.low), min(high, bound.high)
     if "step" in how:
         powers = range(math.ceil(math.log2(low / value)), math.floor(math.log2(high / value)) + 1)
-        return [int(value * 2.0**power) for power in powers]  # the present value is one of them
+        return [int(value * 2.0**power) for power in powers]  # the current value is one of them
     return [max(1, int(low)), math.ceil(high)] if whole else [float(f"{low:.4g}"), float(f"{high:.4g}")]

@@ -1,16 +1,16 @@
-"""A study at work: a sweep whose runs come from a sampler.
+"""Run a study: a sweep whose runs come from a sampler.
 
     while trials remain:
-        ask which options to try next; train them with every seed
-        after each evaluation: report the seed's score, and prune the trial if it is hopeless
-        at the trial's end: tell its score, that it was pruned, or why it failed
+        ask the sampler for options; train with them and every seed
+        after each evaluation: report the seed's score, and prune the trial if the sampler says so
+        at the trial's end: record its score, or why it has none
 
-A run waits after each evaluation until it is judged, so with one process a study's trials follow from its seed. The
-study's folder contains everything that the loop needs to continue:
+After each evaluation, a run waits for the decision whether to prune it. So with one process, a study's seed determines
+its trials. The study's folder contains everything that the loop needs to continue:
 
-    study.yaml      what is tuned, and how: the same command continues it, another one is refused
-    journal.jsonl   every trial, as Optuna keeps them
-    trials/0007/    a trial's runs, one for each seed, as `duetto train` makes them
+    study.yaml      the study's settings; a call with other settings is refused
+    journal.jsonl   every trial, in Optuna's format
+    trials/0007/    the run folders of trial 7, one for each seed, like those of `duetto train`
     workers.log     the output of environments
 """
 
@@ -33,57 +33,59 @@ from duetto.runs.pool import DIVERGED, FAILED, HINDERED, IN_USE, Job, ProcessPoo
 from duetto.runs.spec import RunSpec, run_name
 from duetto.storage import atomic_io, safe_open
 from duetto.storage.config import Config
-from duetto.storage.dict_diff import flat
-from duetto.storage.reproducibility import changed_since
+from duetto.storage.reproducibility import changed_since, flat
 from duetto.storage.safe_yaml import to_yaml
 from duetto.storage.user_code import algorithm_source
 from duetto.tools.plot.curves import interquartile_mean
 from duetto.tools.sweep.sweep import PlannedRun, Sweep
-from duetto.tools.tune.sampler import FinishedTrial, Sampler, best_of
+from duetto.tools.tune.sampler import Sampler, TrialRecord, best_of
 from duetto.tools.tune.space import Space, as_text
 from duetto.training.progress_lines import clock
 
 FORMAT = 1
-TRIALS = "trials"  # the folder of their runs, in the study's
-MAX_RUNS = 20  # in one process, so that leaked memory does not add up
-MAX_WINDOW = 3  # evaluations in a seed's score
+TRIALS = "trials"  # the folder of the trials' runs, in the study's folder
+MAX_RUNS = 20  # runs in one process; a limit, since memory may leak
+MAX_WINDOW = 3  # maximum number of evaluations that a seed's score averages
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a study: options and settings. Its folder records it and refuses another plan."""
+    """The settings of a study. They are recorded in its folder; a call with other settings is refused."""
 
-    spec: RunSpec  # of the center; its seed is that of the search
-    config: Config  # of the spec
+    spec: RunSpec  # a run with the options at the center of the search; its seed is the seed of the search
+    config: Config  # the config of that run
     space: Space
     seeds: tuple[int, ...]
     prune: bool
 
     @property
     def center(self) -> Algorithm:
-        """The algorithm, with the options that the search is around."""
+        """The algorithm with the options at the center of the search."""
         return self.config.algorithm
 
     @property
     def window(self) -> int:
-        """The number of evaluations in a seed's score: those of the last quarter of its steps, at most three.
+        """The number of evaluations that a seed's score averages: those of the last quarter of steps, at most three.
 
-        One evaluation is of one policy, which may be better than those before and after it by chance.
+        The mean of several evaluations is less noisy than the last evaluation.
         """
         return min(max(1, self.config.run.steps // self.config.run.evaluate_every // 4), MAX_WINDOW)
 
     @property
     def prune_from(self) -> int | None:
-        """The first step at which a trial may be pruned: a fifth of all, or the first update's; None: never."""
+        """The first step at which trials may be pruned; None: never.
+
+        It is a fifth of a run's steps, but not before the first update and the end of the random steps.
+        """
         steps, algorithm = self.config.run.steps, self.center
         first, _ = algorithm.memory().first_update(self.config.run.num_envs)
         return max(steps // 5, first, algorithm.first_random_steps()) if self.prune else None
 
     def record(self, folder: Path) -> None:
-        """Write the plan to `study.yaml` in a new folder; in an existing one, check that it is the same.
+        """Write the plan to `study.yaml` in a new folder. In a study's folder, check that the plan is the same.
 
         Raises:
-            UsageError: The folder is of another study, or contains something else.
+            UsageError: The folder belongs to another study, or contains something else.
             OSError: The folder cannot be written.
         """
         path = folder / "study.yaml"
@@ -95,12 +97,12 @@ class Plan:
             return
         if changed := changed_since(path, self.to_dict(), flat):
             raise UsageError(
-                f"{folder} is of another study: {changed}. Give the same options to continue it (only "
+                f"{folder} belongs to another study: {changed}. Give the same options to continue that study (only "
                 "--trials and --jobs may change), and restore edited files; or start a new one with --output."
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings that affect the trials and their scores, as in `study.yaml`."""
+        """Return all settings that affect the trials and their scores, the contents of `study.yaml`."""
         config = self.config.to_dict()
         return {
             "search": {name: dimension.to_dict() for name, dimension in self.space.items()},
@@ -118,7 +120,7 @@ class SeedRun(PlannedRun):
     """The run of one seed of a trial."""
 
     trial: RunningTrial = field(kw_only=True)
-    evaluations: dict[int, float] = field(default_factory=dict)  # mean returns by due step, without step 0
+    evaluations: dict[int, float] = field(default_factory=dict)  # mean returns by due step (see _judge), except step 0
 
     @property
     @override
@@ -128,16 +130,16 @@ class SeedRun(PlannedRun):
 
 @dataclass(eq=False)
 class RunningTrial:
-    """A running trial."""
+    """A trial in progress, and its runs."""
 
-    trial: FinishedTrial
+    trial: TrialRecord
     runs: list[SeedRun] = field(default_factory=list)
     verdict: str = ""  # "pruned", "diverged" or "failed"
     reason: str = ""
 
 
 class Study(Sweep):
-    """A study at work. Nothing else writes into its folder meanwhile."""
+    """A running study. The caller has locked its folder, so no other process continues the same study."""
 
     def __init__(self, plan: Plan, folder: Path, sampler: Sampler, trials: int, jobs: int) -> None:
         parents = folder / TRIALS
@@ -146,20 +148,20 @@ class Study(Sweep):
         self.plan: Plan = plan
         self.sampler: Sampler = sampler
         self.trials: int = trials
-        self._hindrance = ""
+        self._obstacle = ""
 
     @override
     def work(self) -> None:
-        """Work to the end of the last trial, or until Ctrl-C.
+        """Train until the last trial ends, or until Ctrl-C.
 
-        Raises DuettoError if something outside the runs hinders them, such as a full disk. The trial continues later.
+        Raises DuettoError if something outside the runs stops them, such as a full disk. The same call continues.
         """
-        pack(self._job(self.plan.center, "", 0))  # raises if it cannot be sent to a process
+        pack(self._job(self.plan.center, "", 0))  # raises if a job cannot be sent to a process
         for trial in self.sampler.unfinished():
             self._add(trial)
         super().work()
-        if self._hindrance:
-            raise DuettoError(self._hindrance)
+        if self._obstacle:
+            raise DuettoError(self._obstacle)
 
     # ------------------------------------------------------------------------------------------------ trials
     @override
@@ -168,8 +170,8 @@ class Study(Sweep):
             self._add(self.sampler.ask())
         return run
 
-    def _add(self, trial: FinishedTrial) -> None:
-        """Add a run for each seed of a trial; if its options do not fit together, it has failed."""
+    def _add(self, trial: TrialRecord) -> None:
+        """Add a run for each seed of a trial, or record a failure if the algorithm refuses the options."""
         try:
             algorithm = dataclasses.replace(self.plan.center, **trial.options)
         except UsageError as error:
@@ -211,16 +213,16 @@ class Study(Sweep):
         if how in (HINDERED, IN_USE):  # the same problem would stop the next trials
             self._stop()
             name = f"Trial {trial.trial.number}, seed {run.config.run.seed}"
-            hindrance = f"{name}, was hindered. Remove the cause; the same call continues.\n{reason}\n{trace}".strip()
-            self._hindrance = self._hindrance or hindrance
+            obstacle = f"{name}, was stopped. Remove the cause; the same call continues.\n{reason}\n{trace}".strip()
+            self._obstacle = self._obstacle or obstacle
         elif state == "failed":
             self._end(trial, DIVERGED if how == DIVERGED else FAILED, f"{reason}\n{trace}".strip())
         self._conclude(trial)
 
     def _judge(self, run: SeedRun, step: int, mean_return: float) -> None:
-        """Report a seed's score after an evaluation, and prune the trial if it is hopeless."""
+        """Report a seed's score after an evaluation, and prune the trial if the sampler says so."""
         options, running = self.plan.config.run, run.trial
-        # Runs may evaluate a few steps after the step at which they are due.
+        # An evaluation may be a few steps late, but seeds are compared at the same steps.
         due = options.steps if step >= options.steps else step - step % options.evaluate_every
         run.evaluations[due] = mean_return
         value = score(run.evaluations, due, self.plan.window)
@@ -229,7 +231,7 @@ class Study(Sweep):
             self._end(running, "pruned", f"Seed {run.config.run.seed} had {value:.6g} at step {due:,}.")
 
     def _end(self, running: RunningTrial, verdict: str, reason: str) -> None:
-        """Let all of a trial's runs end, with checkpoints. The first verdict counts."""
+        """Stop all runs of a trial; each writes a checkpoint. If the trial already has a verdict, keep that one."""
         if not running.verdict:
             running.verdict, running.reason = verdict, reason
         self._stop_runs(running.runs)
@@ -238,7 +240,7 @@ class Study(Sweep):
                 run.state = "stopped"
 
     def _conclude(self, running: RunningTrial) -> None:
-        """Record a trial's end once all of its runs have ended, unless it can be continued."""
+        """Record a trial's result once all of its runs have ended. A stopped trial has no result."""
         if any(run.is_at_work or run.state == "waiting" for run in running.runs):
             return
         if running.verdict:
@@ -250,7 +252,7 @@ class Study(Sweep):
 
     def _record(
         self,
-        trial: FinishedTrial,
+        trial: TrialRecord,
         state: str,
         value: float | None = None,
         seeds: tuple[float, ...] = (),
@@ -292,13 +294,13 @@ class Study(Sweep):
         return [*parts, clock(time.monotonic() - self.started)]
 
 
-def counted(trials: Iterable[FinishedTrial]) -> str:
-    """Return the number of trials, and those of each state, as text."""
+def counted(trials: Iterable[TrialRecord]) -> str:
+    """Return a text with the number of trials, in total and by state."""
     numbers = Counter(trial.state for trial in trials)
     return f"{sum(numbers.values())} trials: {', '.join(f'{number} {state}' for state, number in numbers.items())}"
 
 
 def score(evaluations: Mapping[int, float], step: int, last: int) -> float:
-    """Return a seed's score at `step`: the mean of its `last` evaluations until then, without that of step 0."""
+    """Return a seed's score at `step`: the mean of the newest `last` evaluations up to this step."""
     until = [evaluations[at] for at in sorted(evaluations) if at <= step]
     return float(np.mean(until[-last:]))
