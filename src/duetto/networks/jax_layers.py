@@ -140,7 +140,7 @@ def _layer(
     """Return a layer's outputs (S, B, size) for x (S, B, in), and its last state; the burn-in has no gradient."""
     w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
     entering = linear(x, w["weight_ih"], w["bias_ih"])  # for all steps at once
-    run = partial(unroll, CELLS[spec.kind])
+    run = partial(_unroll, CELLS[spec.kind])
     burn_in, outputs = min(spec.burn_in, len(x)), []
     for part in (slice(0, burn_in), slice(burn_in, None)):
         if part.start == burn_in and burn_in:
@@ -201,7 +201,9 @@ CELLS = {"lstm": Cell(_lstm, _lstm_back), "gru": Cell(_gru, _gru_back)}
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def unroll(cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array) -> tuple[Array, State]:
+def _unroll(
+    cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array
+) -> tuple[Array, State]:
     """Run a recurrent layer over S steps; return its outputs (S, B, size) and the last state.
 
     `entering` (S, B, gates * size) is x Wᵀ + b; `state` is the state before the first step. The state is zeroed before
@@ -257,4 +259,4 @@ def _unroll_backward(
     return to_entering, None, first, to_weight.astype(weight.dtype), to_bias.astype(weight.dtype)
 
 
-unroll.defvjp(_unroll_forward, _unroll_backward)
+_unroll.defvjp(_unroll_forward, _unroll_backward)
