@@ -24,6 +24,7 @@ PUBLISHED = {
     "ddpg-pendulum": "DDPG, Pendulum-v1",
     "sac-halfcheetah-1e-3-bf16": "SAC, learning rate 1e-3, bfloat16, HalfCheetah-v5",
     "crossq-halfcheetah-100k": "CrossQ, critics of 512-512, HalfCheetah-v5",
+    "flashsac-halfcheetah-100k": "FlashSAC, bfloat16, HalfCheetah-v5",
     "ppo-halfcheetah": "PPO, HalfCheetah-v5",
     "ppo-pong": "PPO, bfloat16, Pong without sticky actions",
     "ppo-breakout": "PPO, bfloat16, Breakout without sticky actions",

@@ -79,6 +79,19 @@ def soft() -> str:
     )
 
 
+def flash() -> str:
+    """FlashSAC, CrossQ and TD3 in their first 100,000 steps, and what FlashSAC's authors have then."""
+    job = "flashsac-halfcheetah-100k"
+    runs = (
+        (job, "FlashSAC", "ink-noise", 4.0),
+        ("crossq-halfcheetah-100k", "CrossQ", "ink-critic", 4.0),
+        ("td3-halfcheetah-100k", "TD3", "ink-actor", 4.0),
+    )
+    authors = campaign()["jobs"][job]["published"]["FlashSAC's authors, 5 seeds, v4"]
+    title = "Returns of FlashSAC, CrossQ and TD3 on HalfCheetah"
+    return _returns(title, runs, [(100_000, authors)], 100_000, (0, 3_000, 6_000, 9_000), (-500.0, 11_000.0))
+
+
 def hopper() -> str:
     """TD3 and DDPG with the same networks and settings."""
     title = "Returns of TD3 and DDPG on Hopper with the same settings"

@@ -56,6 +56,11 @@ def test_ornstein_uhlenbeck_noise_o8():
     assert state == noise[-1]
 
 
+def test_maximum_std_does_not_replace_ou_noise():
+    same = [explore(DDPG(exploration="ou", exploration_noise_max=most), 5)[0] for most in (0.0, 0.5)]
+    assert (same[0] == same[1]).all()
+
+
 def test_final_scale_does_not_scale_ou_state():
     """x = .2, then .2 - .03 + .2 = .37. The noise is x / 2; the process continues from x."""
     half = DDPG(exploration="ou", exploration_noise=0.2, exploration_final_scale=0.5)

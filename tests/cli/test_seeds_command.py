@@ -34,7 +34,7 @@ def test_train_with_seeds_prints_summary_and_names_folders(train: Command, tmp_p
         "td3 on Pendulum-v1, torch on cpu, seeds 0, 2 side by side, preset Pendulum-v1, 60 steps each,"
     )
     assert rest[:2] == ["runs/try-s0/", "runs/try-s2/"]
-    assert "2 of 2 seeds stopped. Continue with: duetto resume runs/try-s0" in rest
+    assert "2 of 2 seeds stopped. Continue with: duetto resume runs/try-s0 && duetto resume runs/try-s2" in rest
     assert rest[-1] == "See it: duetto plot runs/try-s0 runs/try-s2"
 
 

@@ -89,6 +89,7 @@ def test_device_env_resumes_exactly():
     [
         ("gymnax:CartPol-v1", {}, "pip install|Did you mean gymnax:CartPole-v1"),
         (PointMass, {"kwargs": {"limits": 3}}, "limits"),
+        (PointMass(), {"kwargs": {"limit": 3}}, "too late"),
         (PointMass, {"render_mode": "rgb_array"}, "renders no frames"),
         (PointMass, {"vectorization": "subprocess"}, "steps all its environments at once"),
     ],

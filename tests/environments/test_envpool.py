@@ -46,7 +46,7 @@ def test_envpool_environment_i_is_seeded_with_seed_plus_i(pool_seeds: list[int])
 def test_envpool_trains_and_evaluates(pool_seeds: list[int], tmp_path: Path):
     small = duetto.TD3(hidden=(8,), batch_size=8, learning_starts=20, random_steps=20)
     run: Any = duetto.train(
-        small, "envpool:Swing-v1", steps=60, num_envs=2, evaluate_every=60, evaluation_episodes=2,
+        small, "envpool:Swing-v1", steps=60, num_envs=2, evaluate_every=60, evaluation_episodes=12,
         runs_dir=tmp_path, progress=False,
     )  # fmt: skip
     assert len(run.evaluations()) == 2

@@ -201,6 +201,15 @@ def test_attribute_that_cannot_be_saved_is_reported(kind: type[SetReward]) -> No
     assert obstacles(env.state_dict()["environments"]) == ["its pay was set to a value that no checkpoint holds"]
 
 
+@pytest.mark.parametrize("kind", [SetReward, SavesItself])
+def test_only_the_newest_value_of_an_attribute_is_saved(kind: type[SetReward]) -> None:
+    env = make(kind)
+    env.reset(0)
+    for value in range(5):
+        env.set_attr("pay", (value, 0))
+    assert str(env.state_dict()).count("'name': 'pay'") == 1
+
+
 class EndlessOwnState(OwnState):
     def step(self, action: np.ndarray) -> Any:
         obs, reward, _, _, info = super().step(action)

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,11 @@ def test_error_raised_in_a_worker_is_reported(fault: str, capfd: pytest.CaptureF
     assert "faulty_environments.py" in trace[0]
     assert not any("gymnasium" in line for line in trace)
     assert capfd.readouterr().err == ""
+
+
+def test_unpicklable_result_of_a_worker_is_reported() -> None:
+    with closing(make_workers()) as workers, pytest.raises(EnvironmentFailedError, match=r"call raised .*pickle"):
+        workers.call(lambda _: lambda: None)
 
 
 def test_unpicklable_environment_is_refused_for_subprocess() -> None:

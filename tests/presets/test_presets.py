@@ -216,6 +216,7 @@ def test_preset_file_selects_by_environment(file: Path):
     [
         ("quick: {run: {step: 500}}", r"a run has no option 'step'\. Did you mean 'steps'"),
         ("quick: {options: {steps: 500}}", "cannot be read"),
+        ("quick: {run: }", r"cannot be read \(run must contain options and values\)"),
         ("- 1", "cannot be read"),
         ("quick: {algorithm: {tau: 0.1}}\nquick: {}", r"cannot be read \(line 2 repeats the key quick"),
         ("{", "cannot be read"),

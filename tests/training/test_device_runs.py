@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from mortal import killed
 from small_runs import AtStart, assert_close, checkpoints, differences, small, train
+from test_run import edit
 
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, UsageError
@@ -127,6 +128,9 @@ def test_compiled_run_has_metrics_evaluations_and_agent(tmp_path: Path):
     assert actions.shape == (5,)
     assert run.agent(backend="torch").act(np.zeros(2, np.float32)) == actions[0]
     assert run.resume(steps=900).metrics()[-1]["step"] == 900
+    edited = edit(run, {"environment.options": {"limit": 20}})
+    with pytest.raises(UsageError, match="cannot continue with another"):
+        Run(edited.path, trust=True).resume(steps=1000, accept_changes=True)
 
 
 def test_callback_can_stop_and_evaluate_in_compiled_loop(tmp_path: Path):

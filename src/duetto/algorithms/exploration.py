@@ -138,7 +138,7 @@ class ActionNoise(Exploration):
         if self.kind == "none":
             return array_namespace(state).zeros_like(state), state
         scale = float(schedule) if isinstance(schedule, np.ndarray) else schedule  # a Python float keeps float32
-        if self.max_std:  # the state is each episode's std; 0 marks a new episode
+        if self.kind == "gaussian" and self.max_std:  # the state is each episode's std; 0 marks a new episode
             xp = array_namespace(state)
             drawn = self.std + (self.max_std - self.std) * random.random(len(state))[:, None]
             std = xp.where(state == 0, xp.astype(xp.asarray(drawn), state.dtype), state)

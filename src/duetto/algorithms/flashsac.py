@@ -80,7 +80,7 @@ class FlashSAC(SAC):
         "num_atoms": (21, {}),
         "noise_repeats": (1, {}),
         "initializer_gain": (0.5, {"project_weights": False}),
-        "initializer_final_bound": (0.003, {"project_weights": False, "initializer": "normal"}),
+        "initializer_final_bound": (0.003, {"project_weights": False}),
     }
     option_table: ClassVar[OptionTable] = {
         **in_group("networks", "project_weights", rare=True),

@@ -10,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal
 
 import gymnasium
@@ -113,6 +115,9 @@ def find(environment: str) -> AtariGame | None:
     wanted = environment.removeprefix("ale_py:")
     env_registry.register(wanted)
     named = _ANY_ID.fullmatch(wanted)
+    if named and wanted not in registry:  # such as Pong-v4, which only ale-py registers
+        with suppress(ImportError):
+            import_module("ale_py")
     spec = registry.get(wanted)
     if spec is not None and env_registry.of_entry_point(spec.entry_point) is not env_registry.ATARI:
         return None

@@ -23,7 +23,7 @@ from gymnasium.utils import env_checker
 from gymnasium.vector import VectorEnv
 
 from duetto.algorithms import ALGORITHMS
-from duetto.environments import atari, env_registry, make_env, obs_tree, validation
+from duetto.environments import atari, env_registry, envpool_vector, make_env, obs_tree, validation
 from duetto.environments.actions import KEY
 from duetto.environments.subproc import MORE_TIME, SubprocEngine
 from duetto.environments.vec_env import Episode, Transition, VecEnv
@@ -102,8 +102,8 @@ def check(
     name, game = getattr(environment, "__name__", type(environment).__name__), None
     if isinstance(environment, VectorEnv):
         raise UsageError(f"{name} is a vector environment. Pass the id or class of the single environment.")
-    if env_registry.is_device(environment):
-        raise UsageError(f"{name} is an environment of arrays; the check tests Gymnasium environments. Train with it.")
+    if env_registry.is_device(environment) or name.startswith(envpool_vector.PREFIX):
+        raise UsageError(f"{name} is no Gymnasium environment, so it cannot be checked. Train with it.")
     if isinstance(environment, str):
         name, game = environment, atari.find(environment)
         env_registry.check_known(environment)

@@ -35,6 +35,8 @@ def make_device_env(environment: Any, options: dict[str, Any]) -> DeviceEnv:
         env_registry.check_listed(factory, [f"{prefix}:{one}" for one in adapter.names(package)])
         factory = partial(adapter, package, name)
     elif not isinstance(factory, type):
+        if options:
+            raise UsageError(f"{type(factory).__name__} already exists, so its options come too late. Pass its class.")
         return factory
     try:
         return factory(**options)

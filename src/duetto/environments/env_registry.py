@@ -32,12 +32,6 @@ class Family:
     entry_point: str  # module of its environments' entry points in Gymnasium's registry
     pattern: str = r"(?!)"  # regular expression of the ids that Gymnasium has only after `imports`
     imports: tuple[str, ...] = ()  # modules to import first; the last one registers the ids
-    needs: tuple[str, ...] = ()  # other modules that the environments need, some only for rendering
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """The modules that the extra installs."""
-        return self.imports + self.needs
 
 
 MUJOCO = Family(
@@ -45,7 +39,6 @@ MUJOCO = Family(
     ("HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "InvertedPendulum-v5", "Reacher-v5"),
     "mujoco",
     "gymnasium.envs.mujoco",
-    needs=("mujoco",),
 )
 
 ATARI = Family(
@@ -73,14 +66,12 @@ FAMILIES = (
         ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"),
         "classic",
         "gymnasium.envs.classic_control",
-        needs=("pygame",),
     ),
     Family(
         "Box2D",
         ("LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "CarRacing-v3"),
         "box2d",
         "gymnasium.envs.box2d",
-        needs=("Box2D", "pygame"),
     ),
     Family(
         "PyBullet",

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
 from duetto.environments import env_registry
-from duetto.environments.engines import GymVectorEngine
+from duetto.environments.engines import GymVectorEngine, StepResult
 from duetto.environments.env_registry import Family
 from duetto.environments.obs_tree import Tree
 
@@ -38,6 +39,17 @@ class EnvPoolEngine(GymVectorEngine):
             self.vector.close()
             self.vector: VectorEnv = self._make(seed)
         return super().reset(None)
+
+    @override
+    def step(self, actions: np.ndarray) -> StepResult:
+        result = super().step(actions)
+        self._obs: Tree = result.obs
+        return result
+
+    @override
+    def reset_env(self, env: int, seed: int) -> Tree:
+        """Return the last observations: EnvPool resets the environment in its next step, and ignores the seed."""
+        return self._obs
 
     def _make(self, seed: int) -> VectorEnv:
         envpool: Any = env_registry.import_family(FAMILY, "envpool", self._id)

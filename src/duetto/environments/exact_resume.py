@@ -185,8 +185,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
         """Set an attribute and record the change. If no checkpoint can store `value`, a resume starts a new episode."""
         done = self.env.set_wrapper_attr(name, value, force=force)
         try:
-            steps = len(self._actions) // self._size if self._begin else _BEFORE
-            self._changes.append(Change(steps, name, encode(value)))
+            change = Change(len(self._actions) // self._size if self._begin else _BEFORE, name, encode(value))
+            self._changes = [*(one for one in self._changes if one[:2] != change[:2]), change]
         except TypeError:
             self._obstacle = f"its {name} was set to a value that no checkpoint holds"
         return done
@@ -290,6 +290,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
             if terminated or truncated:  # the recorded episode did not end
                 return Restored(ELSEWHERE)
         self._apply(changes, len(actions) // self._size)
+        if self._too_long:
+            return Restored(f"repeating its episode took more than {PATIENCE:.0f} s")
         exact = self._sum_with_rewards() == saved["checksum"] and rng_state.load(self.env, saved["generators"])
         return Restored("" if exact else ELSEWHERE, obs, info)
 

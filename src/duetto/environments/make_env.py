@@ -221,7 +221,8 @@ def _make_registered(
             env = gymnasium.make(environment, disable_env_checker=True, **kwargs)
     except Exception as error:
         raise env_registry.explain(environment, kwargs, error) from error
-    _follow_with_camera(env)
+    if "default_camera_config" not in kwargs:
+        _follow_with_camera(env)
     env = fix_resets(env)
     env = HideVelocity(env) if hides else env
     return minigrid.wrap(env) if family is env_registry.MINIGRID else env

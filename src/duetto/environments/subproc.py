@@ -290,7 +290,7 @@ def main() -> None:
     with closing(worker), suppress(EOFError, OSError):  # the pipe's other end is gone
         while method != "close":
             method, arguments = pickle.loads(pipe.recv_bytes())
-            pipe.send_bytes(pickle.dumps(worker.answer(method, arguments), pickle.HIGHEST_PROTOCOL))
+            pipe.send_bytes(worker.answer(method, arguments))
 
 
 class _Worker:
@@ -299,14 +299,15 @@ class _Worker:
     def __init__(self) -> None:
         self._engine: Any = None  # a SyncEngine
 
-    def answer(self, method: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-        """Return True and the method's value, or False and the error that it raised."""
+    def answer(self, method: str, arguments: tuple[Any, ...]) -> bytes:
+        """Return a pickled tuple: True and the method's value, or False and the error that it raised."""
         try:
-            return True, getattr(self if hasattr(self, method) else self._engine, method)(*arguments)
+            value = getattr(self if hasattr(self, method) else self._engine, method)(*arguments)
+            return pickle.dumps((True, value), pickle.HIGHEST_PROTOCOL)
         except (DuettoError, EnvironmentFault) as error:
-            return False, error
+            return pickle.dumps((False, error))
         except (Exception, SystemExit) as error:
-            return False, raised(method if self._engine else "making it", error, None)
+            return pickle.dumps((False, raised(method if self._engine else "making it", error, None)))
 
     def make(self, packed: bytes) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any]]:
         """Make the environment; return its spaces and metadata."""

@@ -94,11 +94,11 @@ def _layer(
     """
     fan_in = math.prod(shape[lead + 1 :])
     weight = bias = _uniform(init.gain / math.sqrt(fan_in))
-    if init.kind == "orthogonal":
+    if last_gain is not None and init.final_bound > 0:
+        weight = bias = _uniform(init.final_bound)
+    elif init.kind == "orthogonal":
         weight = _orthogonal(init.gain if last_gain is None else last_gain, lead)
         bias = _uniform(0.0 if init.zero_biases else 1 / math.sqrt(fan_in))
-    elif last_gain is not None and init.final_bound > 0:
-        weight = bias = _uniform(init.final_bound)
     elif init.kind == "normal":
         weight = bias = lambda random, shape: random.normal(0.0, init.gain, shape)
     yield _Array(f"{name}.weight", shape, weight)

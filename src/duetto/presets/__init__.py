@@ -30,6 +30,11 @@ class Preset:
     environment: dict[str, Any] = field(default_factory=dict)
     environments: tuple[str, ...] = ()  # ids, or patterns of ids, that use this preset by default
 
+    def __post_init__(self) -> None:
+        for part in ("algorithm", "run", "environment"):
+            if not isinstance(getattr(self, part), dict):
+                raise TypeError(f"{part} must contain options and values")
+
 
 @cache
 def presets(algorithm: str) -> dict[str, Preset]:
@@ -42,21 +47,28 @@ def presets_of_file(file: Path) -> dict[str, Preset]:
     """Return the presets in `my_algorithm.yaml` next to a custom `my_algorithm.py`; {} without this file.
 
     Raises:
-        UsageError: The file cannot be read, or its content is not presets.
+        UsageError: The file cannot be read, its content is not presets, or it sets an unknown option of runs.
     """
     path = file.with_suffix(".yaml")
     return _read(path) if path.is_file() else {}
 
 
 def _read(path: Path | Traversable) -> dict[str, Preset]:
+    from duetto.storage.config import RunOptions
+
     try:
         values = safe_yaml.parse(path.read_text("utf-8")) or {}
-        return {name: Preset(**value) for name, value in values.items()}
+        known = {name: Preset(**value) for name, value in values.items()}
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         keys = ", ".join(entry.name for entry in fields(Preset))
         raise UsageError(
             f"The presets in {path} cannot be read ({error}). Each has a name and any of {keys}."
         ) from error
+    options = [entry.name for entry in fields(RunOptions)]
+    for option in (option for preset in known.values() for option in preset.run):
+        if option not in options:
+            raise UsageError(f"{path}: a run has no option {option!r}.{did_you_mean(option, options)}")
+    return known
 
 
 def choose(
@@ -82,8 +94,6 @@ def choose(
 
 
 def _of_file(path: Path, environment: str) -> Preset:
-    from duetto.storage.config import RunOptions
-
     known = _read(path)
     name = _of_environment(environment, known) or (next(iter(known)) if len(known) == 1 else "")
     if name not in known:
@@ -91,9 +101,6 @@ def _of_file(path: Path, environment: str) -> Preset:
             f"{path} has no preset for {environment}. It has: {', '.join(known) or 'none'}. Rename one to "
             f"{environment}, or put it alone in a file."
         )
-    options = [entry.name for entry in fields(RunOptions)]
-    if unknown := [option for option in known[name].run if option not in options]:
-        raise UsageError(f"{path}: a run has no option {unknown[0]!r}.{did_you_mean(unknown[0], options)}")
     return known[name]
 
 

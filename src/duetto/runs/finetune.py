@@ -22,7 +22,7 @@ class WarmStart:
 
     run: str  # the other run's folder
     checkpoint: str = "last"  # or "best", or a step
-    step: int | None = None  # the checkpoint's step, once it is loaded
+    step: int | None = None  # the checkpoint's step, once it is known
 
     @classmethod
     def asked_for(cls, run: str | os.PathLike[str] | None, checkpoint: str) -> Self | None:
@@ -44,12 +44,14 @@ class WarmStart:
         return dict(vars(self))
 
     def planned(self, config: Config) -> Config:
-        """Return `config` with this start. Raises UsageError or CheckpointError if the checkpoint cannot be loaded."""
-        self._loaded()
-        return replace(config, began_from=self.to_dict()).signed()
+        """Return `config` with this start and its step.
 
-    def apply(self, trainer: Trainer) -> Self:
-        """Load the other run's networks into the trainer; return a copy of this start with the checkpoint's step.
+        Raises UsageError or CheckpointError if the checkpoint cannot be loaded.
+        """
+        return replace(config, began_from=self.to_dict() | {"step": self._loaded().step}).signed()
+
+    def apply(self, trainer: Trainer) -> None:
+        """Load the other run's networks into the trainer.
 
         Raises:
             UsageError: The other run's networks, spaces or statistics do not fit.
@@ -66,7 +68,6 @@ class WarmStart:
                 f"The run starts with the networks of {self.run}, but its first {random:,} actions are random. With "
                 "--random-steps 0 the policy selects them."
             )
-        return replace(self, step=loaded.step)
 
     def _loaded(self) -> Loaded:
         """Load the checkpoint. If `step` is known, raises CheckpointError unless the checkpoint is of this step."""

@@ -125,7 +125,7 @@ def pack(job: Job) -> bytes:
 
 # ---------------------------------------------------------------------------------------------------- the pool
 class ProcessPool:
-    """Processes on this machine that train as `duetto train` does, each with its share of the cores."""
+    """Processes on this machine that train as `duetto train` does."""
 
     def __init__(self, jobs: int, runs_per_process: int = 1) -> None:
         """Make a pool that trains up to `jobs` jobs at the same time.
@@ -192,7 +192,7 @@ class WorkerProcess:
     """
 
     def __init__(self, log: Path, threads: int) -> None:
-        """Start the process. `log` gets the output of its environments; `threads` is its share of the cores.
+        """Start the process. `log` gets the output of its environments; NumPy uses `threads` threads.
 
         Raises DuettoError if the log cannot be written.
         """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +52,8 @@ def new_trainer(
             config.save(path / "config.yaml")
             kind = trainer_type(config, spec.environment)
             with closing(kind(config, path, spec.environment, place, group)) as trainer:
-                if spec.warm_start is not None:
-                    source = spec.warm_start.apply(trainer).to_dict()
-                    trainer.config = replace(trainer.config, began_from=source).signed()
+                if config.began_from is not None:
+                    WarmStart.from_dict(config.began_from).apply(trainer)
                 if trainer.config != config:
                     trainer.config.save(path / "config.yaml")
                 if path.name != spec.folder_name:

@@ -91,8 +91,11 @@ class _Log(ABC):
 
     @classmethod
     def scan(cls, path: Path) -> Scan:
-        """Return the rows that can be read, and the lines that cannot."""
-        lines = safe_open.read_file(path, LARGEST).split(b"\n")[:-1]
+        """Return the rows that can be read, and the lines that cannot. Raises DuettoError without a readable file."""
+        try:
+            lines = safe_open.read_file(path, LARGEST).split(b"\n")[:-1]
+        except OSError as error:
+            raise DuettoError(f"{path} cannot be read: {error.strerror}.") from error
         found = Scan([], [])
         for number, line in enumerate(lines, 1):
             try:

@@ -21,7 +21,7 @@ from duetto.training.metrics import numbers_of
 from duetto.training.trainer import Trainer
 
 FOLDER = "tracking"
-_ID = re.compile(r"[\w.-]{1,128}")
+_ID = re.compile(r"[\w.+-]{1,128}")
 _MAX_BYTES = 10_000  # size limit of the file with the id
 _UNSENT = ("step", "episodes", "seconds")  # columns of `evaluations.csv` that are not sent
 

@@ -64,12 +64,6 @@ class DeviceMemory(Memory):
         """Yield nothing, because the compiled loop makes all updates."""
         return iter(())
 
-    def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Truncate the unfinished episodes of all environments, because new episodes start."""
-        if self._replay and self.number:
-            slot = (self.number - 1) % self.rows
-            self.arrays["truncated"] = self.arrays["truncated"].at[slot].set(True)
-
     def segment(self, since: np.ndarray) -> Segment | None:
         """Return the stored steps except the first `since[i]` of environment i, sorted by environment, then by step.
 
@@ -197,15 +191,17 @@ class DeviceComponents(Components):
 
     @override
     def load_state_dict(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
+        if (saved := state["stepper"]["environments"]) is None:
+            raise UsageError(
+                f"A run of the compiled loop cannot continue with another {self._config.environment}. Restore the "
+                "environment, or start a new run with these networks: --from RUN."
+            )
         self.learner.load_state_dict(state["learner"])
         self.normalizer.load_state_dict(state["normalizer"])
         self._load_memory(state["memory"], segments)
         self.stepper.reset(self._config.run.seed + self.memory.number + 1)
         self._take_environments()
-        if (saved := state["stepper"]["environments"]) is None:
-            self.memory.interrupt()
-        else:
-            self.collector.carry = tree_of(saved, self.collector.carry, "stepper/environments")
+        self.collector.carry = tree_of(saved, self.collector.carry, "stepper/environments")
 
 
 class DeviceTrainer(Trainer):

@@ -133,7 +133,7 @@ class ProgressDisplay(LiveDisplay, Callback):
             which = (
                 f"{len(stopped)} of {len(paths)} seeds stopped" if several else f"Stopped at step {trainers[0].step:,}"
             )
-            self.say(f"{which}. Continue with: {to_resume(stopped[0])}")
+            self.say(f"{which}. Continue with: {' && '.join(map(to_resume, stopped))}")
             if not several:
                 return
         if returns := self._returns():

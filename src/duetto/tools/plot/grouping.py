@@ -195,17 +195,8 @@ def _recorded(folder: Path) -> Recorded:
         raise type(error)(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
         raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
-    return Recorded(
-        folder, name, user_code.short(environment["id"]), values["run"]["seed"], settings, values, _scans(folder)
-    )
-
-
-def _scans(folder: Path) -> dict[str, Scan]:
-    paths = {folder / file: scan for file, scan in _LOGS.items()}
-    try:
-        return {path.name: scan(path) for path, scan in paths.items() if path.exists()}
-    except OSError as error:
-        raise DuettoError(f"{error.filename} cannot be read: {error.strerror}.") from error
+    scans = {file: scan(folder / file) for file, scan in _LOGS.items() if (folder / file).exists()}
+    return Recorded(folder, name, user_code.short(environment["id"]), values["run"]["seed"], settings, values, scans)
 
 
 def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
