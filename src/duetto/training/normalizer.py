@@ -230,7 +230,10 @@ class RewardScaler:
             return batch
         least = self.largest / self._bound if self._bound else 0.0
         factor = np.float32(1.0 / max(np.sqrt(self.moments.variance + 1e-8), least))
-        return batch._replace(reward=batch.reward * factor)
+        one = batch.one_step
+        if one is not None:
+            one = one._replace(reward=one.reward * factor)
+        return batch._replace(reward=batch.reward * factor, one_step=one)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Restart the sums of all environments, or where `envs` (N,) is True, because new episodes start."""
