@@ -204,6 +204,11 @@ def test_only_preset_in_file_is_selected(file: Path):
     assert (name, preset.algorithm, preset.run) == (str(file), {"tau": 0.01}, {"steps": 500})
 
 
+def test_empty_section_of_a_preset_is_ignored(file: Path):
+    file.write_text("quick: {algorithm: , run: }")
+    assert choose("td3", "Pendulum-v1", str(file))[1] == Preset()
+
+
 def test_preset_file_selects_by_environment(file: Path):
     file.write_text(TWO_PRESETS)
     assert choose("td3", "Pendulum-v1", str(file))[1].algorithm == {"tau": 0.02}
@@ -216,7 +221,7 @@ def test_preset_file_selects_by_environment(file: Path):
     [
         ("quick: {run: {step: 500}}", r"a run has no option 'step'\. Did you mean 'steps'"),
         ("quick: {options: {steps: 500}}", "cannot be read"),
-        ("quick: {run: }", r"cannot be read \(run must contain options and values\)"),
+        ("quick: {run: 5}", "cannot be read"),
         ("- 1", "cannot be read"),
         ("quick: {algorithm: {tau: 0.1}}\nquick: {}", r"cannot be read \(line 2 repeats the key quick"),
         ("{", "cannot be read"),

@@ -5,7 +5,7 @@ Without `--preset`, a run uses the environment's preset, if any. Presets overrid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -30,11 +30,6 @@ class Preset:
     environment: dict[str, Any] = field(default_factory=dict)
     environments: tuple[str, ...] = ()  # ids, or patterns of ids, that use this preset by default
 
-    def __post_init__(self) -> None:
-        for part in ("algorithm", "run", "environment"):
-            if not isinstance(getattr(self, part), dict):
-                raise TypeError(f"{part} must contain options and values")
-
 
 @cache
 def presets(algorithm: str) -> dict[str, Preset]:
@@ -56,18 +51,20 @@ def presets_of_file(file: Path) -> dict[str, Preset]:
 def _read(path: Path | Traversable) -> dict[str, Preset]:
     from duetto.storage.config import RunOptions
 
+    options = vars(RunOptions())
     try:
         values = safe_yaml.parse(path.read_text("utf-8")) or {}
-        known = {name: Preset(**value) for name, value in values.items()}
+        known = {
+            name: Preset(**{key: x for key, x in value.items() if x is not None}) for name, value in values.items()
+        }
+        unknown = [option for preset in known.values() for option in preset.run if option not in options]
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        keys = ", ".join(entry.name for entry in fields(Preset))
+        keys = ", ".join(vars(Preset()))
         raise UsageError(
             f"The presets in {path} cannot be read ({error}). Each has a name and any of {keys}."
         ) from error
-    options = [entry.name for entry in fields(RunOptions)]
-    for option in (option for preset in known.values() for option in preset.run):
-        if option not in options:
-            raise UsageError(f"{path}: a run has no option {option!r}.{did_you_mean(option, options)}")
+    if unknown:
+        raise UsageError(f"{path}: a run has no option {unknown[0]!r}.{did_you_mean(unknown[0], options)}")
     return known
 
 
