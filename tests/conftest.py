@@ -15,11 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 # The learners' golden traces took 152 s at level 0, mostly compiling, and 344 s at level 1.
 XLA = "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
 if find_spec("jax") and version("jax").startswith("0.10."):  # XLA aborts at unknown flags
     XLA += " --xla_cpu_use_fusion_emitters=false"
+
+
+# A test must not fail because other programs use the processor.
+settings.register_profile("duetto", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("duetto")
 
 
 def pytest_configure() -> None:

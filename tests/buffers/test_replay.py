@@ -133,7 +133,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     operations=OPERATIONS,
     rows=st.integers(1, 7),

@@ -75,7 +75,7 @@ def real_rows(batch: RolloutBatch) -> np.ndarray:
 LENGTHS = st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(LENGTHS, st.integers(2, 20))
 def test_next_step_resets_do_not_change_advantages(lengths: Any, steps: int):
     """Both modes have the same real steps and advantages, also if the rollout ends with a reset."""

@@ -41,7 +41,7 @@ def sequence_sizes(draw: Any) -> dict[str, int]:
     return {"burn_in": burn_in, "unroll": unroll, "overlap": draw(st.integers(burn_in, burn_in + unroll - 1))}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     operations=OPERATIONS,
     sizes=sequence_sizes(),

@@ -31,7 +31,7 @@ endings = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(scripts=st.lists(endings, min_size=1, max_size=4), steps=st.integers(1, 25), copy=st.booleans())
 def test_transitions_equal_the_log_in_every_autoreset_mode(scripts: list[list[Ending]], steps: int, copy: bool) -> None:
     for mode in [*MODES, None]:
