@@ -1,4 +1,4 @@
-"""Actors and replay shards in processes of a Ray cluster. In the mode `sync`, killing a process changes no result.
+"""Actors and replay shards in processes of a Ray cluster. In the mode `sync`, killing them changes no result.
 
 - `config`, `launch`: the options, and the parts of a run on a cluster
 - `transport`: the calls that Duetto needs of a cluster; `ray`: these calls on Ray, in the only file that imports Ray

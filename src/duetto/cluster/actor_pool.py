@@ -262,7 +262,7 @@ class ActorPool:
             self._greeted(actor, answer or Answer(failure=f"did not start for {TO_START:g} s"))
             return None
         if answer is None or answer.failure:
-            late = f"has not answered for {self._timeout:g} s (--worker-timeout gives it more)"
+            late = f"has not answered for {self._timeout:g} s (worker_timeout gives it more)"
             self._failed(actor, answer or Answer(failure=late))
             return None
         reply: Reply = answer.value

@@ -28,14 +28,13 @@ WEIGHTS: dict[str, Any] = {
 class SyncSource(BlockSource):
     """The mode `sync`: block k always uses the same version of the weights, whichever actors are slow or die.
 
-        learner   version 0 |           | learn from 0: version 1 | learn from 1: version 2 | learn from 2 ...
-        actor 0             | block 0   | block 1, version 0      | block 2, version 1      |
-        actor 1             | block 0 . | block 1, version 0 .... | block 2, version 1      |
+        learner             |           | learn from block 0      | learn from block 1      | learn from block 2 ...
+        actor 0             | block 0   | block 1                 | block 2                 |
+        actor 1             | block 0 . | block 1 ............... | block 2                 |
                                           ^ all wait for the slowest, and for the learner
 
-    Version k of the weights has learned from the blocks 0 to k - 1. Actors make block k with version k - 1, and block 0
-    with version 0. So they make block k while the learner learns from block k - 1. A vector step has the steps of all
-    actors, in the actors' order. The numbers depend only on the number of actors and the block length.
+    Actors make block k with weights that have learned from the blocks before k - 1, while the learner learns from
+    block k - 1. A vector step has the steps of all actors, in the actors' order. The numbers depend only on the number of actors and the block length.
     """
 
     STATE: ClassVar[dict[str, Any]] = BlockSource.STATE | {"weights": OptionalOf(WEIGHTS)}

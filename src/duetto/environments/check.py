@@ -91,21 +91,22 @@ def check(
         environment: An id, FILE.py:CLASS, a Gymnasium environment, or a callable that makes one (a class or function).
         environment_options: Arguments for its constructor, as in `duetto.train`.
         steps: Maximum number of random steps; a slow environment takes fewer.
-        timeout: Maximum seconds of a single call (constructor, reset, step) before it is reported as a hang.
+        timeout: Maximum seconds of a call before it is reported as a hang; of the constructor, at least 120.
 
     Raises:
-        UsageError: The environment does not exist, its package is not installed, or it is a vector environment.
+        UsageError: The environment does not exist, or is no single Gymnasium environment.
     """
     if steps < 1 or timeout <= 0:
         raise UsageError(f"steps is {steps} and timeout is {timeout:g}. Set both above 0.")
     environment = env_registry.resolved(environment)
-    name, game = getattr(environment, "__name__", type(environment).__name__), None
+    is_id, game = isinstance(environment, str), None
+    name = environment if is_id else getattr(environment, "__name__", type(environment).__name__)
     if isinstance(environment, VectorEnv):
         raise UsageError(f"{name} is a vector environment. Pass the id or class of the single environment.")
     if env_registry.is_device(environment) or name.startswith(envpool_vector.PREFIX):
         raise UsageError(f"{name} is no Gymnasium environment, so it cannot be checked. Train with it.")
-    if isinstance(environment, str):
-        name, game = environment, atari.find(environment)
+    if is_id:
+        game = atari.find(environment)
         env_registry.check_known(environment)
     spec = env_registry.registration(environment)
     single = partial(_single, environment, dict(environment_options or {}), spec, "rgb_array" if game else None)

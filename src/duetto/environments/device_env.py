@@ -2,13 +2,13 @@
 
 A `DeviceEnv` is one environment as two pure functions of arrays. `VectorDeviceEnv` makes N of them step together:
 
-    state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next": prepared resets, if `costly_reset`}
+    state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next", "turn": with `costly_reset`}
     step     every environment steps; where an episode ends, the next episode starts in the same step
     result   `final_obs` comes after the action, `obs` before the next action: they differ where an episode ended
 
 Environment i draws all of its random numbers from its own key, which starts from seed + i. So its episodes depend
 only on the seed and the actions (with `costly_reset` also on N). `DeviceEngine` steps the same environments from the
-host, for evaluations, for PyTorch, and for `duetto check`.
+host, for evaluations and for PyTorch.
 """
 
 from __future__ import annotations

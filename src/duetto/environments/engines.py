@@ -149,8 +149,8 @@ class Engine(ABC):
     def _reached(self) -> None:
         if not self.envs:
             raise UsageError(
-                f"{self.label}: its environments cannot be reached one by one. This works for environments that Duetto "
-                'makes, with vectorization="sync" or "subprocess", but not on a cluster.'
+                f"{self.label}: its environments cannot be reached one by one. This is impossible on a cluster, for "
+                "Atari, EnvPool and JAX environments, and in vector environments other than SyncVectorEnv."
             )
 
     def close(self) -> None:

@@ -176,7 +176,7 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
         return missing(family, environment, error)
     hint = (
         " For a module, install it or set PYTHONPATH; for a file, write ./FILE.py:CLASS."
-        if ":" in environment and not family
+        if ":" in environment and isinstance(error, ModuleNotFoundError)
         else ""
     )
     given = f" with {kwargs}" if kwargs else ""

@@ -74,6 +74,7 @@ class SubprocEngine(Engine):
 
         Raises:
             UsageError: The processes cannot make the environments, the spaces differ, or this is Windows.
+            EnvironmentFailedError: A process dies or hangs.
         """
         self.label: str = label
         self.num_envs: int = num_envs

@@ -102,7 +102,7 @@ class Run:
             callbacks: As in `duetto.train`; their states are restored.
             accept_changes: Accept options in `config.yaml` that changed since the checkpoint and affect results.
             progress: As in `duetto.train`.
-            cluster: A cluster that steps the environments from now on; None: use this process.
+            cluster: For a run that started on a cluster, which needs one; None for other runs.
             track: As in `duetto.train`; the tracked run continues.
             options: New values of hyper-parameters and fields of `RunOptions`, such as `learning_rate=1e-4`, as if
                 `config.yaml` had been edited and `accept_changes` given.

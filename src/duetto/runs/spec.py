@@ -113,7 +113,7 @@ class RunSpec:
         return run_name(self.algorithm, self.label, self.options.seed) if self.name is None else self.name
 
     def config(self) -> Config:
-        """Return the run's config, with values in place of "auto". Nothing is written.
+        """Return the run's config, with values in place of "auto". No run is written.
 
         Raises:
             UsageError: The algorithm, the environment and the options do not fit together.

@@ -105,7 +105,7 @@ def remove(path: Path) -> None:
 def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yield a hidden folder next to `path`, and rename it to `path` when the block ends.
 
-    If the block raises, the hidden folder is deleted. With `overwrite`, it replaces a checkpoint at `path`.
+    If the block raises, the hidden folder is deleted. With `overwrite`, it replaces a dataset at `path`.
 
     Raises:
         UsageError: The folder cannot be made.

@@ -68,7 +68,7 @@ class RunOptions:
     vectorization: Literal["sync", "subprocess"] = "sync"
     """Step environments in one process, or each in its own process."""
     worker_timeout: NonNegative = 300.0
-    """With vectorization subprocess: seconds without an answer after which the run ends; 0 waits forever."""
+    """Seconds without an answer after which an environment's process counts as dead; 0 waits forever."""
     evaluate_every: CountOrZero = 5_000
     """Steps between evaluations; 0 turns them off."""
     evaluation_episodes: Count = 10

@@ -1,8 +1,8 @@
 """Compare configurations and runs, and write the command that repeats a run.
 
-Runs are compared by the options that affect their numbers: all hyper-parameters, the environment's options, and the
-fields of `RunOptions` that a resume cannot change (not in FREE). Each checkpoint stores these options, so that a
-resume notices a changed `config.yaml`.
+A resume compares the options that affect numbers: all hyper-parameters, the environment's options, and the fields of
+`RunOptions` that are not in FREE. Each checkpoint stores these options, so that a resume notices a changed
+`config.yaml`.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ LSTM: dict[str, Any] = {"recurrent": "lstm"}
 OU: dict[str, Any] = {"exploration": "ou"}
 LINEAR: dict[str, Any] = {"learning_rate_decay": "linear"}
 
-# For an option, the value to try (by default half its default, or the next choice), and other options that must be set
+# For an option, the value to try (by default, `_other` of its default), and other options that must be set
 # for the option to have an effect. None: it has no effect in a short random run.
 ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "replay_capacity": (30, {}),

@@ -106,9 +106,8 @@ class Tracking(Callback):
             send(*arguments)
         except Exception as error:
             if not self._failed:
-                trainer.notices.append(
-                    f"{self._name} failed: {_sentence(error)} The run continues, and Duetto sends the data again later."
-                )
+                again = ", and Duetto sends the data again later" if send == self.tracker.send else ""
+                trainer.notices.append(f"{self._name} failed: {_sentence(error)} The run continues{again}.")
             self._failed = True
             return False
         self._failed = False

@@ -30,8 +30,8 @@ SEED_OFFSET = 100
 PATIENCE = 100_000
 ENDLESS = (
     f"no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. If they never end, "
-    "give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train without evaluations "
-    "(--evaluate-every 0, evaluate_every=0)."
+    "give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit). In training, evaluate_every 0 "
+    "turns evaluations off."
 )
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
 FIELDS += ("success_rate",)
@@ -149,7 +149,7 @@ class Evaluator:
     """Evaluates the policy of one run, and records the results.
 
     Attributes:
-        last: The step and the result of the latest evaluation; None before the first.
+        last: The step and the result of this process's latest evaluation; None before.
         table: The file `evaluations.csv`.
     """
 

@@ -53,8 +53,8 @@ class Trainer:
         learner: The learner. `learner.updates` is the number of updates; `learner.parameters()` copies all parameters,
             by network and name.
         memory: The replay buffer or rollout. `len(memory)` is the number of stored steps, or of stored sequences.
-        stepper: The `VecEnv` of the training environments: `num_envs`, `observation_space`, `action_space`, and `obs`
-            (N, ...), the observations for the next actions.
+        stepper: The `VecEnv` of the training environments: `num_envs`, `observation_space`, `action_space`, and,
+            without a cluster or compiled loop, `obs` (N, ...), the observations for the next actions.
         log: The log of metrics. `log.scalar(name, value)` adds a custom number to the next line;
             `log.recent_return` is the mean return of the last 100 training episodes, None before the first.
         checkpoints: Writes checkpoints, and resumes the run from one.
@@ -328,8 +328,8 @@ class Trainer:
         functions, in `on_start`.
 
         Raises:
-            UsageError: An environment does not have the attribute; or the environments run on a cluster, or in your
-                own vector environment, so that Duetto cannot reach each of them.
+            UsageError: An environment does not have the attribute; or Duetto cannot reach each of them (on a cluster,
+                in Atari, EnvPool, JAX and your own vector environments).
             EnvironmentFailedError: An environment rejects the value.
         """
         self.components.set_attr(name, value)
@@ -356,7 +356,7 @@ class Trainer:
 
     @property
     def last_evaluation(self) -> tuple[int, Evaluation] | None:
-        """The step and the result of the latest evaluation; None before the first."""
+        """The step and the result of this process's latest evaluation; None before."""
         return self._evaluator.last
 
     @property

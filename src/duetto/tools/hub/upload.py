@@ -68,7 +68,7 @@ def push(
         episodes: Number of episodes of the evaluation on the card.
         seed: Seed of this evaluation; by default the seed of the run.
         video: Record an episode; if that is impossible, a notice says why.
-        memory: Send the replay buffer. Without it, the pulled run cannot be resumed.
+        memory: Send the replay buffer, without which no off-policy run can be resumed.
         private: Make a new repository private.
         dry_run: Write all files into a new folder `hub/NAME`, and send nothing. No server is contacted.
         tell: Called with short texts about the progress.
