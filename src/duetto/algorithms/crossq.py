@@ -16,8 +16,9 @@ The facts that define CrossQ, each with a test:
 - For the next action, the policy normalizes by running statistics, which only the actor's updates change.
 - Actor and temperature are updated after every d (`policy_delay`) updates of the critics.
 
-After 100,000 updates, batch normalization becomes batch renormalization (`networks/batch_norm.py`), as in the authors'
-code. With recurrent layers, statistics include every position of every sequence, also burn-in and padding.
+After 100,000 updates of a network, its batch normalization becomes batch renormalization (`networks/batch_norm.py`), as
+in the authors' code. With recurrent layers, statistics include every position of every sequence, also burn-in and
+padding.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Implementation Details of PPO".
 
 The facts that define PPO:
 
-- The rollout's log-probabilities, values and advantages stay fixed during its updates.
+- The rollout's log-probabilities stay fixed during its updates; so do values and advantages, unless recomputed.
 - A truncated episode bootstraps from the value of its final observation. A terminated episode does not.
 - Every epoch uses each step once.
 - One optimizer updates policy and value together.
@@ -136,7 +136,7 @@ class PPO(Algorithm):
     shared_torso: bool = False
     """Policy and value share all layers except the output layers."""
     policy_gain: Positive = 0.01
-    """Gain of the policy head's orthogonal initial weights; other layers have √2, the value head 1."""
+    """Gain of the policy head's orthogonal initial weights; linear layers have √2, the value head 1."""
     zero_biases: bool = True
     """Initialize biases with 0 instead of as PyTorch does; recurrent layers always have 0."""
     initial_log_std: Annotated[float, Bounds(-20.0, 20.0)] = 0.0

@@ -56,9 +56,7 @@ AnyMode = Annotated[
 ]
 Blocks = Annotated[
     int | None,
-    Arg(
-        "Number of steps that an actor makes before it sends them; affects results. (default: at most 16; PPO: at most rollout_steps)"
-    ),
+    Arg("Steps that an actor makes before it sends them; affects results. (default: at most 16; PPO: rollout_steps)"),
 ]
 ReplayShards = Annotated[
     int | None, Arg("Number of processes that store the replay buffer; 0: the run's own process. (default: 0)")
