@@ -4,7 +4,7 @@
     python benchmarks/device_speed.py rejax ppo-cartpole
     python benchmarks/device_speed.py host sac-pendulum-64           # the host's loop on Gymnasium's Pendulum-v1
 
-Columns: library, task, round, steps per second, steps per second of CPU time, seconds of the first call. Run the
+Columns: library, task, round, steps per second, steps per second of CPU time, CPU seconds of the first call. Run the
 libraries in turns. Steps per second of CPU time depend less on other processes of the machine. rejax 0.1.3 does not run
 with gymnax 1.0, so a wrapper here lets the environment's `step` return five values.
 """

@@ -7,8 +7,8 @@
     python benchmarks/learning.py report                                results/learning.md, figures
 
 Each run is a `duetto train` command, trained as part of a sweep in `--runs-dir`. `collect` copies its evaluations and
-its config (command, versions, commit) to `results/learning/<job>-s<seed>/`, and replaces earlier results there. If the
-job has an entry `final`, `final.csv` has every episode of one more evaluation of the last policy.
+its config (command, versions, commit) to `results/learning/<job>-s<seed>/`, and replaces those there, except
+`final.csv`. If the job has an entry `final`, `final.csv` has every episode of one more evaluation of the last policy.
 
 The report uses only these files. Curves and bands are those of `duetto plot`. The first table has four numbers of each
 job, since publications report different numbers: the maximum of the mean over seeds, the mean of the seeds' maxima, the
@@ -429,7 +429,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the jobs")
-    collecting = "copy results to results/learning, in place of published ones"
+    collecting = "copy results to results/learning, in place of published ones except final.csv"
     for name, text in (("run", "start jobs or continue them"), ("collect", collecting)):
         command = commands.add_parser(name, help=text)
         command.add_argument("names", nargs="+" if name == "run" else "*", metavar="JOB")

@@ -185,8 +185,7 @@ of it at every step). Stable-Baselines3 and Tianshou store float64 observations,
 
 SOFT = """\
 One HalfCheetah-v5, one update per step, batch 256, {networks}, replay of a million transitions, a learned temperature.
-1,000 random steps and 500 learning steps pass before the clock starts. Compared with SBX and
-Stable-Baselines3.
+1,000 random steps and 500 learning steps pass before the clock starts.
 
 Known differences: {differences}"""
 

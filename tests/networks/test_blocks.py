@@ -137,8 +137,8 @@ def test_simba_rejects_mixed_sizes_and_late_action():
     with pytest.raises(UsageError) as refusal:
         list(map(initial, PPO(network="simba", hidden=(16, 12)).networks(VECTOR, ACTION).values()))
     assert str(refusal.value) == (
-        "With network simba all hidden layers have one size; hidden is (16, 12). Give one size, once for each block: "
-        "--hidden 256 256."
+        "With network simba all hidden layers have one size, not (16, 12). Give one size, once for each block, such as "
+        "256 256."
     )
     with pytest.raises(UsageError, match=r"^critic_action_layer is 1; with network simba it must be 0"):
         SAC(network="simba", hidden=(16, 16), critic_action_layer=1).networks(VECTOR, ACTION)

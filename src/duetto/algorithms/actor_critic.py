@@ -42,7 +42,7 @@ class ActorCritic(OffPolicy):
     """Options of every off-policy actor-critic."""
 
     hindsight: Literal["none", "future", "final", "episode"] = "none"
-    """Replace goals by goals achieved at a later step (future), the last step (final) or any step (episode)."""
+    """Replace goals by those achieved from this step on (future), at the last step (final) or any step (episode)."""
     hindsight_share: Fraction = 0.8
     """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
@@ -76,9 +76,9 @@ class ActorCritic(OffPolicy):
     critic_hidden: Sizes = ()
     """Units of the critic's hidden layers; empty to use `hidden`."""
     activation: Activation = "relu"
-    """Activation of the hidden layers."""
+    """Activation of the hidden layers; SimBa's have ReLU."""
     network: Blocks = "mlp"
-    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks (all sizes in `hidden` equal)."""
+    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks (all of one size)."""
     critic_action_layer: CountOrZero = 0
     """Index of the critic's layer that gets the action; 1 in the DDPG paper."""
     initializer: Literal["fan_in", "normal"] = "fan_in"

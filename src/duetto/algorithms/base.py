@@ -34,7 +34,7 @@ Tree = Any
 LossAndInfo = tuple[Array, dict[str, Array]]
 
 # Training itself uses two of the metrics.
-PRIORITY = "priority"  # (B,), the new priorities of the batch in the replay buffer; not logged
+PRIORITY = "priority"  # |δ| of each item of a replay batch, (B,), or of each step, (B, L); not logged
 DIVERGENCE = "approx_kl"  # a scalar, which can end a rollout's epochs (target_kl) and adapt learning rates
 
 
@@ -47,10 +47,10 @@ class OneStep(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """B transitions over n' steps each; n' is n, or less at the end of an episode."""
+    """B transitions over n' steps each; n' is n, or less at the end of an episode or of the data."""
 
     obs: Tree  # (B, ...)
-    action: Array  # (B, action size), in [-1, 1]
+    action: Array  # (B, A) in [-1, 1], or (B,) or (B, A) integers
     reward: Array  # (B,), the sum of n' discounted rewards
     discount: Array  # (B,), γ^n', or 0 where the episode terminated
     next_obs: Tree  # (B, ...), the observation after the n' steps
@@ -325,7 +325,7 @@ class Algorithm(Options):
         if self.demonstration_folder():
             raise UsageError(
                 f"{environment} has action masks (info['action_mask']), but demonstrations contain none, so "
-                f"{self.name()} would learn values of forbidden actions. Use dqn or r2d2."
+                f"{self.name()} would also learn about forbidden actions. Use dqn or r2d2."
             )
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
@@ -348,7 +348,7 @@ class Algorithm(Options):
         raise NotImplementedError
 
     def split(self, random: np.random.Generator, size: int) -> np.ndarray | None:
-        """Return the row indices (M, B) of an epoch's M minibatches, one update each; None: one update on all rows."""
+        """Return the row indices (M, B) of an epoch's M minibatches, one step each; None: one step on all rows."""
         return None
 
     def draw(self, random: np.random.Generator, batch: Any) -> Any:

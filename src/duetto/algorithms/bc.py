@@ -1,7 +1,7 @@
 """Behavior cloning: predict the expert's action. A baseline for R2D3, with the same network and buffer.
 
     each update  a batch of demonstrations: minimize    mean -log softmax(f(s))(a_E)
-    act          argmax_a f(s, a)
+    act          as R2D2, with f instead of Q; evaluations take argmax_a f(s, a)
 
 BC does not learn from the agent's steps. It still makes as many steps per update as R2D3, so that learning curves over
 steps are comparable.
@@ -42,7 +42,7 @@ class BC(R2D2):
     learning_starts: CountOrZero = 0
     """Steps before the first update; BC does not learn from these steps."""
     prioritized: bool = False
-    """Sample sequences in proportion to their loss instead of uniformly."""
+    """Sample items with larger losses more often."""
 
     # Not options of BC, because it learns no values.
     discount: ClassVar[float] = 1.0

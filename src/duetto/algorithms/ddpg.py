@@ -37,7 +37,7 @@ class DDPG(ActorCritic):
     exploration: Noise = "gaussian"
     """Noise on the action: independent Gaussian, Ornstein-Uhlenbeck (ou), or none."""
     exploration_noise: NonNegative = 0.1
-    """Std of the noise on actions, which are in [-1, 1]."""
+    """Std of Gaussian noise, or of the increments of ou, on actions in [-1, 1]."""
     exploration_noise_max: NonNegative = 0.0
     """If above 0, draw each episode's std uniformly from `exploration_noise` to this value (Gaussian noise only)."""
     exploration_final_scale: NonNegative = 1.0

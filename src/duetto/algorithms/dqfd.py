@@ -5,7 +5,7 @@
         δₙ = Q(s, a) - yₙ,  δ₁ = Q(s, a) - y₁          DQN's targets after n steps and after one
         J_E = max_a [Q(s, a) + l(a_E, a)] - Q(s, a_E)    for demonstrations only; l is 0 for a = a_E, else the margin
         minimize    mean w (λₙ ℓ(δₙ) + λ₁ ℓ(δ₁) + λ_E J_E)   with weight decay
-    priority             λₙ |δₙ| + λ₁ |δ₁|, plus a bonus for demonstrations
+    priority             λₙ |δₙ| + λ₁ |δ₁|, plus ε, which may be larger for demonstrations
 
 The facts that define DQfD:
 

@@ -85,7 +85,7 @@ class DQN(OffPolicy):
     hidden: Sizes = (256, 256)
     """Units of the hidden layers."""
     activation: Activation = "relu"
-    """Activation of the hidden layers."""
+    """Activation of the hidden layers; SimBa's have ReLU."""
     image_features: Count = 512
     """Units of the layer after an image's convolutions."""
     head_hidden: Sizes = ()
@@ -93,7 +93,7 @@ class DQN(OffPolicy):
     dueling: bool = True
     """Compute Q from a state's value and the actions' advantages."""
     network: Blocks = "mlp"
-    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks (all sizes in `hidden` equal)."""
+    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks (all of one size)."""
     q_network: CustomNetwork | None = None
     """A custom action-value network (Python only)."""
 

@@ -43,7 +43,7 @@ class Exploration:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw noise (N, ...) for one action of each environment, and return it with the next state (N, `state_size`).
 
-        `step` is the number of the run's steps so far and `total_steps` the number of all its steps, both summed over
+        `step` is the number of the run's steps so far and `total_steps` the step at which schedules end, summed over
         all environments. `mask` (N, n) is True for allowed actions.
         """
         return self.noise(random, state, self.schedule(step, total_steps, len(state)), action, mask)
@@ -82,7 +82,7 @@ class PolicySampling(Exploration):
     stochastic_evaluation: bool = False
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """Draw noise (N, action.size): standard normal for a Box, else standard Gumbel."""
+        """Draw noise (N, action.size): standard normal for Boxes, also in a Dict, else Gumbel."""
         return sampling_noise(action, random, (len(state),)), state
 
     @override
@@ -125,7 +125,7 @@ class ActionNoise(Exploration):
     kind: Noise
     std: float  # in units of the action range [-1, 1]
     max_std: float = 0.0  # above 0: each episode draws its std, uniform between `std` and this
-    final_scale: float = 1.0  # factor of the noise at the end of the run; it changes linearly from 1
+    final_scale: float = 1.0  # factor of the noise at the end of schedules; it changes linearly from 1
     theta: float = 0.15  # rate at which an Ornstein-Uhlenbeck process returns to 0
     reset: bool = True  # restart the process from 0 in each episode
 

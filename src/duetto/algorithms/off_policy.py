@@ -22,7 +22,7 @@ class OffPolicy(Algorithm):
     """Options of every algorithm with a replay buffer; a step is one action in one environment."""
 
     batch_size: Count = 256
-    """Transitions per update."""
+    """Transitions per update, or sequences if the network is recurrent."""
     replay_capacity: Count = 1_000_000
     """Transitions in the replay buffer; new transitions overwrite the oldest."""
     learning_starts: CountOrZero = 0
@@ -68,7 +68,7 @@ class OffPolicy(Algorithm):
     discount: Fraction = 0.99
     """γ: the weight of a reward one step later."""
     n_step: Count = 1
-    """Rewards summed before bootstrapping; fewer at the end of an episode."""
+    """Rewards summed before bootstrapping; fewer at the end of an episode or of the data."""
 
     option_table: ClassVar[OptionTable] = {
         "batch_size": Option("replay", search={"factor": 4, "step": "doubling"}),

@@ -92,7 +92,11 @@ def _plain(value: Any, hint: Any) -> Any:
 def check_field(name: str, value: Any, hint: Any) -> None:
     """Raise UsageError if the annotation `hint` does not allow the value."""
     if requirement := _violated(value, hint):
-        schedule = " Schedules are options: learning_rate_decay='linear'." if callable(value) else ""
+        schedule = (
+            " Functions are not accepted; a schedule is an option, such as learning_rate_decay='linear'."
+            if callable(value) and not isinstance(value, type)
+            else ""
+        )
         raise UsageError(f"{name} is {value!r}; it must be {requirement}.{schedule}")
 
 

@@ -84,7 +84,7 @@ class PPO(Algorithm):
     epochs: Count = 10
     """Passes over each rollout."""
     minibatches: Count = 32
-    """Number of minibatches per epoch; each makes one update."""
+    """Number of minibatches per epoch; each makes one optimizer step."""
     learning_rate: Positive = 3e-4
     """Step size of Adam."""
     learning_rate_decay: Decay = "constant"
@@ -130,7 +130,7 @@ class PPO(Algorithm):
     hidden: Sizes = (64, 64)
     """Units of the hidden layers."""
     activation: Activation = "tanh"
-    """Activation of the hidden layers; convolutions have ReLU."""
+    """Activation of the hidden layers; convolutions and SimBa's layers have ReLU."""
     image_features: Count = 512
     """Units of the layer after an image's convolutions."""
     shared_torso: bool = False

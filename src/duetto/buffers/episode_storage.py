@@ -98,7 +98,7 @@ class EpisodeStorage:
     def add(self, steps: Experience) -> np.ndarray:
         """Store copies of one step of each of K environments; return the steps' indices (K,).
 
-        `obs` is stored only if it differs from `next_obs` of the previous step, as at the start of an episode.
+        `obs` is stored only at the start of an episode, or if it differs from `next_obs` of the previous step.
 
         Raises:
             CheckpointError: A checkpoint was loaded without all its steps.

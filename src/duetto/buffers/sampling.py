@@ -39,12 +39,12 @@ class ReplaySampler:
 
     Proportional priorities (Schaul et al., 2016, arXiv:1511.05952):
     - P(i) = p_i^α / Σ p^α with p = |δ| + ε. A batch of B has one draw from each of B equal parts of the line.
-    - A new item gets the largest |δ| of all feedback so far (before any feedback, 1), so that it is sampled soon.
+    - A new item gets the largest |δ| of all feedback so far (at least 1), so that it is sampled soon.
     - Weights (N · P)^-β are divided by the largest weight of all items, not of the batch. β rises with every batch.
 
     Attributes:
         prioritized: Whether items have priorities.
-        largest: The largest |δ| so far, which new items get.
+        largest: The largest |δ| so far, at least 1, which new items get.
         batches: The number of batches that got weights so far.
     """
 

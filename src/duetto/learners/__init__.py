@@ -57,8 +57,9 @@ def choose(
 ) -> tuple[Backend, Device]:
     """Return backend and device for these observations.
 
-    If `backend` is "auto", choose the fastest installed one among `possible`. If `device` is "auto", choose a GPU if a
-    backend can use it. Looking for a GPU may start JAX; `threads` is then the number of JAX's CPU threads.
+    If `backend` is "auto", choose the fastest installed one among `possible`. If `device` is "auto", choose a GPU if
+    `/dev/nvidia0` exists and a backend can use it. Looking for a GPU may start JAX; `threads` is then the number of
+    JAX's CPU threads.
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
     candidates: list[Backend] = [backend] if backend != "auto" else _fastest_first(observation, wanted, possible)
@@ -76,7 +77,7 @@ def _fastest_first(observation: Space, device: Device, possible: Sequence[Backen
     if not available:
         what = f"Neither {' nor '.join(possible)} is" if len(possible) > 1 else f"Your networks need {possible[0]}, not"
         raise UsageError(f"{what} installed. Install: {', or: '.join(map(install, reversed(possible)))}")
-    # With vectors on a CPU, TD3, DDPG, PPO and R2D2 train faster in JAX (benchmarks/results/speed.md). With images on a
+    # With vectors on a CPU, all measured algorithms train faster in JAX (benchmarks/results/speed.md). With images on a
     # CPU, a minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 ms in JAX (AMD Zen 5). On a GPU, TD3 makes 978
     # steps per second in PyTorch and 393 in JAX, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
     fastest = "jax" if device == "cpu" and not is_image(observation) else "torch"

@@ -58,7 +58,7 @@ class Metrics(NamedTuple):
 
     names: tuple[str, ...]
     values: LazyArray  # (len(names),) float32
-    priority: LazyArray | None  # (B,), the new priority of each transition, if the algorithm has priorities
+    priority: LazyArray | None  # (B,) or (B, L), the new |δ| of each item or step, if the algorithm has priorities
 
     def value(self, name: str) -> float:
         """Return the metric of this name, after waiting for the device."""

@@ -33,10 +33,10 @@ class CompiledUpdate:
     Attributes:
         names: Names of the metrics.
         step: A function from state, batch, noise, learning rates and scheduled numbers to the changed part of the
-            state, the metrics' values (names,) and priorities (B,). JAX traces it once.
+            state, the metrics' values (names,) and priorities (B,) or (B, L). JAX traces it once.
         changes, reads: Keys of the part of the state that the program changes, and of the part that it only reads.
         program: A function of these two parts, a rollout (or None) and K updates stacked along a first axis. Without a
-            rollout each update has its own batch. Returns the changed part, values (K, names) and priorities (K, B).
+            rollout each update has its own batch. Returns the changed part, values (K, names) and priorities (K, ...).
     """
 
     names: tuple[str, ...]

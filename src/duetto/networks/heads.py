@@ -280,7 +280,7 @@ def distribution(action: Space, parameters: Any, log_std: Any = None) -> Distrib
 
 
 def sampling_noise(action: Space, random: Any, shape: tuple[int, ...]) -> Any:
-    """Draw noise (*shape, action.size) float32 for a distribution's `sample`: standard normal for a Box, else Gumbel.
+    """Draw noise (*shape, action.size) float32 for a `sample`: normal for Boxes, also in a Dict, else Gumbel.
 
     `random` is a NumPy generator, or another one with the same methods (`learners.jax_random`).
     """

@@ -139,8 +139,8 @@ class Stack:
     def __post_init__(self) -> None:
         if self.blocks in ("simba", "flash") and len(set(self.hidden)) > 1:
             raise UsageError(
-                f"With network {self.blocks} all hidden layers have one size; hidden is {self.hidden}. Give one size, "
-                "once for each block: --hidden 256 256."
+                f"With network {self.blocks} all hidden layers have one size, not {self.hidden}. Give one size, once "
+                "for each block, such as 256 256."
             )
         if self.blocks not in ("mlp", "layer_norm") and self.joins:
             raise UsageError(f"critic_action_layer is {self.joins}; with network {self.blocks} it must be 0.")

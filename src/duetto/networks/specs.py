@@ -43,7 +43,7 @@ class CustomNetwork:
     Duetto calls the network with observations (B, ...), and critics also with actions (B, A). The network must return
 
         actor                         actions (B, A) in [-1, 1]
-        critic                        values (B,)
+        critic                        values (B,), or numbers (B, n) that describe distributions
         action values                 (B, actions)
         policy and value function     the policy's outputs (B, action_size), see `heads.distribution`, and values (B,)
         squashed Gaussian policy      means, then log-stds, of the Gaussian before tanh: (B, 2 A)
