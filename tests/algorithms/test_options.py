@@ -30,8 +30,8 @@ from duetto.storage.config import RunOptions
         ({"tau": "fast"}, "tau is 'fast'; it must be a number."),
         (
             {"tau": print},
-            "tau is <built-in function print>; it must be a number. Functions are not accepted; a schedule is an option, "
-            "such as learning_rate_decay='linear'.",
+            "tau is <built-in function print>; it must be a number. Functions are not accepted; a schedule is an "
+            "option, such as learning_rate_decay='linear'.",
         ),
         ({"prioritized": 1}, "prioritized is 1; it must be true or false."),
         ({"actor_network": 1}, "actor_network is 1; it must be a duetto.CustomNetwork(torch=..., jax=...), or None."),
