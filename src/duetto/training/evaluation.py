@@ -30,7 +30,7 @@ SEED_OFFSET = 100
 PATIENCE = 100_000
 ENDLESS = (
     f"no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. If they never end, "
-    "give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit). In training, evaluate_every 0 "
+    "give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit). In training, evaluate_every=0 "
     "turns evaluations off."
 )
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
