@@ -109,7 +109,7 @@ def test_clipped_metric_is_share_of_targets_outside_atoms():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"hidden": (8, 16)}, "hidden layers have one size; hidden is"),
+        ({"hidden": (8, 16)}, "hidden layers have one size, not"),
         ({"value_range": (5.0, -5.0)}, "the lower one first"),
         ({"value_range": (5.0,)}, "it must be two numbers"),
         ({"critic": "scalar"}, "no hyper-parameter 'critic'"),
