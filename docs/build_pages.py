@@ -78,6 +78,7 @@ def code(source: str) -> str:
         SimpleNamespace(source_encoding="utf-8"),  # pyright: ignore[reportArgumentType]
     )
     text, _lines = reader.read()
+    text = text.rstrip().removesuffix(",")  # of an argument, which would become a tuple
     command = [sys.executable, "-m", "ruff", "format", "-q", "--stdin-filename", "page.py", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     shown = text if done.returncode else done.stdout  # as `ruff format` leaves it in the page

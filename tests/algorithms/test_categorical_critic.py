@@ -41,5 +41,5 @@ def test_categorical_critic_has_one_output_per_atom(kind: Any):
 
 
 def test_tqc_has_no_critic_option():
-    with pytest.raises(UsageError, match="tqc has no hyper-parameter 'critic'"):
+    with pytest.raises(UsageError, match="tqc has no hyperparameter 'critic'"):
         TQC(critic="categorical")  # pyright: ignore[reportArgumentType]

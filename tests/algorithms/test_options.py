@@ -1,4 +1,4 @@
-"""Hyper-parameters: checks of values and names, conversions, and groups."""
+"""Hyperparameters: checks of values and names, conversions, and groups."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_invalid_option_value_is_rejected(options, sentence):
 @pytest.mark.parametrize("given", [(3e-4,), ("MlpPolicy", "CartPole-v1")])
 def test_positional_hyperparameters_are_rejected(kind: type[Algorithm], given: tuple[Any, ...]):
     """PPO(3e-4) would otherwise set the discount to 0.0003."""
-    with pytest.raises(UsageError, match=f"{kind.__name__} takes only hyper-parameters, by name; no policy"):
+    with pytest.raises(UsageError, match=f"{kind.__name__} takes only hyperparameters, by name; no policy"):
         kind(*given)
 
 
@@ -77,7 +77,7 @@ def test_foreign_option_name_suggests_duetto_option(kind: type, name: str, meant
     for make in (kind, kind().with_options):
         with pytest.raises(UsageError) as refusal:
             make(**{name: 1})
-        assert str(refusal.value) == f"{kind.name()} has no hyper-parameter {name!r}. Did you mean {meant}?"
+        assert str(refusal.value) == f"{kind.name()} has no hyperparameter {name!r}. Did you mean {meant}?"
 
 
 def test_foreign_names_map_to_existing_options():
@@ -101,14 +101,14 @@ def test_lists_become_tuples():
 
 
 def test_unknown_option_without_similar_name_lists_all():
-    with pytest.raises(UsageError, match=r"ddpg has no hyper-parameter 'xyzzy'\. It has: batch_size, .*, tau"):
+    with pytest.raises(UsageError, match=r"ddpg has no hyperparameter 'xyzzy'\. It has: batch_size, .*, tau"):
         DDPG().with_options(xyzzy=3)
 
 
 @pytest.mark.parametrize("make", [BC, BC().with_options])
 def test_class_variable_removes_inherited_option(make: Any):
     assert "n_step" in R2D2.options()
-    with pytest.raises(UsageError, match="bc has no hyper-parameter 'n_step'"):
+    with pytest.raises(UsageError, match="bc has no hyperparameter 'n_step'"):
         make(n_step=1)
 
 

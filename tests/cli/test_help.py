@@ -41,7 +41,7 @@ def test_help_of_each_command(duetto: Command, command: str):
     assert duetto(command, "-h").out == out
     of_several = dict.fromkeys(("plot", "report", "table"), "Folders of runs: runs/td3-*")
     first = {"list": "List algorithms", "pull": "Fetch a run from"} | of_several
-    first |= {"check": "An id, module:ID, or a class or function: FILE.py:NAME"}
+    first |= {"check": "ID, MODULE:ID, or FILE.py:NAME of a class or function"}
     assert first.get(command, "The run's folder.") in out
 
 

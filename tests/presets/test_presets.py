@@ -1,4 +1,4 @@
-"""Presets: valid options, published hyper-parameters, selection, and files."""
+"""Presets: valid options, published hyperparameters, selection, and files."""
 
 from __future__ import annotations
 

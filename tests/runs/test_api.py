@@ -49,7 +49,7 @@ def test_algorithm_object_uses_no_preset(tmp_path: Path):
         ("td3", {"preset": "papr"}, "td3 has no preset 'papr'."),
         ("td3", {"lr": 1}, "train has no option 'lr'. Did you mean 'actor_learning_rate' or 'critic_learning_rate'?"),
         (duetto.TD3(), {"total_timesteps": 9}, "train has no option 'total_timesteps'. Did you mean 'steps'?"),
-        (duetto.TD3(), {"tau": 9}, "train has no option 'tau'. It is a hyper-parameter: duetto.TD3(tau=...)."),
+        (duetto.TD3(), {"tau": 9}, "train has no option 'tau'. It is a hyperparameter: duetto.TD3(tau=...)."),
         ("td3", {"xyzzy": 1}, "train has no option 'xyzzy'. It has: steps, "),
         (123, {}, "algorithm is 123; it must be a name, such as 'td3', or an algorithm: duetto.TD3()."),
         (

@@ -42,7 +42,7 @@ class ActorCritic(OffPolicy):
     """Options of every off-policy actor-critic."""
 
     hindsight: Literal["none", "future", "final", "episode"] = "none"
-    """Replace goals by those achieved from this step on (future), at the last step (final) or any step (episode)."""
+    """Replace goals by goals reached in the same episode: then or later (future), last (final), any (episode)."""
     hindsight_share: Fraction = 0.8
     """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
@@ -67,7 +67,7 @@ class ActorCritic(OffPolicy):
     return_bound: NonNegative = 5.0
     """Divide normalized rewards further, so that no past return exceeds this bound; 0 for no bound."""
     normalize_observations: Literal["off", "collected", "sampled"] = "off"
-    """Scale observations by their running mean and std, over collected steps or sampled batches."""
+    """Normalize observations by their running mean and std, of collected steps or of sampled batches."""
     random_steps: CountOrZero = 10_000
     """Steps of uniformly random actions at the start."""
 
@@ -76,7 +76,7 @@ class ActorCritic(OffPolicy):
     critic_hidden: Sizes = ()
     """Units of the critic's hidden layers; empty to use `hidden`."""
     activation: Activation = "relu"
-    """Activation of the hidden layers; SimBa's have ReLU."""
+    """Activation of the hidden layers; simba always has relu."""
     network: Blocks = "mlp"
     """Hidden layers: plain, with layer normalization, or SimBa's residual blocks (all of one size)."""
     critic_action_layer: CountOrZero = 0
@@ -94,7 +94,7 @@ class ActorCritic(OffPolicy):
     tau: Fraction = 0.005
     """Step size of the target networks towards the online networks; 1 copies the online networks."""
     critic: Literal["scalar", "categorical"] = "scalar"
-    """Learn values (squared error), or distributions over a grid of `num_atoms` returns (cross-entropy)."""
+    """Learn values (squared error), or distributions over a grid of returns (cross-entropy)."""
     num_atoms: Annotated[int, Bounds(2)] = 101
     """Number of fixed returns of a categorical critic."""
     value_range: tuple[float, float] = (-5.0, 5.0)
@@ -237,7 +237,7 @@ class ActorCritic(OffPolicy):
 
 
 def squared_loss(batch: Batch, q: Array, target: Array) -> LossAndInfo:
-    """Return the loss Σ_i mean (Q_i - y)², and its metrics.
+    """Return the loss Σ_i mean w (Q_i - y)² with the batch's weights w, and its metrics.
 
     `q` (M, B) are the values Q_i of M critics. The target y (B,) gets no gradient.
     """

@@ -1,6 +1,6 @@
 """The base class of algorithms, the batches that they learn from, and the specs of buffers and optimizers.
 
-An algorithm is a frozen dataclass. Its fields are the hyper-parameters (on the command line, in Python and in
+An algorithm is a frozen dataclass. Its fields are the hyperparameters (on the command line, in Python and in
 `config.yaml`). Its methods are the equations, pure functions of PyTorch or JAX arrays.
 """
 
@@ -293,7 +293,7 @@ class Updater(Protocol):
 class Algorithm(Options):
     """Base of all algorithms.
 
-    Subclasses are frozen dataclasses. Their fields are the hyper-parameters, their methods the equations. In shapes, B
+    Subclasses are frozen dataclasses. Their fields are the hyperparameters, their methods the equations. In shapes, B
     is the batch size, N the number of environments, and A the size of a Box action. Arrays are PyTorch's, JAX's or
     NumPy's.
 
@@ -348,7 +348,7 @@ class Algorithm(Options):
         raise NotImplementedError
 
     def split(self, random: np.random.Generator, size: int) -> np.ndarray | None:
-        """Return the row indices (M, B) of an epoch's M minibatches, one step each; None: one step on all rows."""
+        """Return the row indices (M, B) of an epoch's M minibatches, one update each; None: one update on all rows."""
         return None
 
     def draw(self, random: np.random.Generator, batch: Any) -> Any:

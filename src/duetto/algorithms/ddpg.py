@@ -41,7 +41,7 @@ class DDPG(ActorCritic):
     exploration_noise_max: NonNegative = 0.0
     """If above 0, draw each episode's std uniformly from `exploration_noise` to this value (Gaussian noise only)."""
     exploration_final_scale: NonNegative = 1.0
-    """Factor of the noise at the end of the run. The factor changes linearly from 1."""
+    """Factor of the noise at the end of the run, reached linearly from 1."""
     ou_theta: NonNegative = 0.15
     """Rate at which Ornstein-Uhlenbeck noise returns to 0: x ← x - ou_theta x + σ N."""
     ou_reset: bool = True

@@ -85,7 +85,7 @@ class DQN(OffPolicy):
     hidden: Sizes = (256, 256)
     """Units of the hidden layers."""
     activation: Activation = "relu"
-    """Activation of the hidden layers; SimBa's have ReLU."""
+    """Activation of the hidden layers; simba always has relu."""
     image_features: Count = 512
     """Units of the layer after an image's convolutions."""
     head_hidden: Sizes = ()

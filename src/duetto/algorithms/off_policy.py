@@ -28,13 +28,13 @@ class OffPolicy(Algorithm):
     learning_starts: CountOrZero = 0
     """Steps before the first update."""
     train_every: Count = 1
-    """Steps between updates."""
+    """Update the networks every N steps."""
     gradient_steps: Count = 1
-    """Updates made after every `train_every` steps."""
+    """Number of updates every `train_every` steps."""
     train_at_episode_end: bool = False
     """Delay updates until an episode ends."""
     prioritized: bool = False
-    """Sample large TD errors more often."""
+    """Sample transitions with large TD errors more often."""
     priority_exponent: NonNegative = 0.6
     """α: 0 samples uniformly, 1 in proportion to the priority."""
     priority_epsilon: Positive = 1e-5
@@ -68,7 +68,7 @@ class OffPolicy(Algorithm):
     discount: Fraction = 0.99
     """γ: the weight of a reward one step later."""
     n_step: Count = 1
-    """Rewards summed before bootstrapping; fewer at the end of an episode or of the data."""
+    """Rewards summed before bootstrapping; fewer at the end of an episode or of the replay buffer."""
 
     option_table: ClassVar[OptionTable] = {
         "batch_size": Option("replay", search={"factor": 4, "step": "doubling"}),

@@ -170,11 +170,11 @@ class Options:
         """Create an instance.
 
         Raises:
-            UsageError: A hyper-parameter is unknown or given without its name, or the class sets an undeclared option.
+            UsageError: A hyperparameter is unknown or given without its name, or the class sets an undeclared option.
         """
         if args:
             raise UsageError(
-                f"{cls.__name__} takes only hyper-parameters, by name; no policy and no environment: "
+                f"{cls.__name__} takes only hyperparameters, by name; no policy and no environment: "
                 f"{cls.__name__}({cls.options()[0]}=...). Then call duetto.train({cls.__name__}(...), environment)."
             )
         check_declared_options(cls)
@@ -188,7 +188,7 @@ class Options:
     def _check_known(cls, options: Iterable[str]) -> None:
         for name in options:
             if name not in cls.options():
-                raise UsageError(f"{cls.name()} has no hyper-parameter {name!r}.{did_you_mean(name, cls.options())}")
+                raise UsageError(f"{cls.name()} has no hyperparameter {name!r}.{did_you_mean(name, cls.options())}")
 
     @classmethod
     def name(cls) -> str:
@@ -197,7 +197,7 @@ class Options:
 
     @classmethod
     def options(cls) -> list[str]:
-        """Return the names of all hyper-parameters."""
+        """Return the names of all hyperparameters."""
         return [field.name for field in dataclasses.fields(cls)]
 
     @classmethod
@@ -228,7 +228,7 @@ class Options:
         return {name: search for name, search in searches.items() if search != "auto"}
 
     def with_options(self, **options: Any) -> Self:
-        """Return a copy with some hyper-parameters changed. Raises UsageError for an unknown name."""
+        """Return a copy with some hyperparameters changed. Raises UsageError for an unknown name."""
         self._check_known(options)
         return dataclasses.replace(self, **options)
 

@@ -37,7 +37,7 @@ class R2D2(DQN):
     batch_size: Count = 64
     """Sequences per update."""
     train_every: Count = 4
-    """Steps between updates."""
+    """Update the networks every N steps."""
     learning_starts: CountOrZero = 5_000
     adam_epsilon: Positive = 1e-3
     max_grad_norm: NonNegative = 40.0

@@ -37,7 +37,7 @@ class TD3(DDPG):
     policy_delay: Count = 2
     """Critic updates per actor update."""
     target_noise: NonNegative = 0.2
-    """Std of the noise on the target action, which is in [-1, 1]; 0 for no noise."""
+    """Std of the noise on target actions in [-1, 1]; 0 for no noise."""
     target_noise_clip: tuple[float, float] = (-0.5, 0.5)
     """Range of the clipped target noise; -inf inf for no clipping."""
     twin_critic: bool = True

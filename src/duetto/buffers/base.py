@@ -105,7 +105,7 @@ def joined(steps: list[Experience]) -> Experience:
 
 
 def cut(steps: Experience, counts: list[int]) -> list[Experience]:
-    """Split steps into parts; part i has `counts[i]` rows. This is the inverse of `joined`."""
+    """Split steps into parts; part i has `counts[i]` rows. This undoes `joined`, except for dropped extras."""
     ends = np.cumsum(counts)
     return [rows(steps, slice(end - count, end)) for end, count in zip(ends, counts, strict=True)]
 

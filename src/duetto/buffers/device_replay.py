@@ -55,7 +55,7 @@ class DeviceReplay:
     def add(self, arrays: Arrays, number: Any, values: Arrays) -> Arrays:
         """Return the arrays with one more step of every environment.
 
-        `values` has the arrays (N, ...) of this step; `number` is the number of earlier steps of one environment.
+        `values` has the arrays (N, ...) of this step; `number` is the number of earlier steps per environment.
         """
         slot = number % self.rows
         return {

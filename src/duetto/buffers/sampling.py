@@ -27,7 +27,7 @@ BRANCHING = 16  # children of a node; few levels are fast, as a batch needs one 
 
 
 class PriorityLine(NamedTuple):
-    """The number of items, and the sum and the minimum of their p^α (p: priority), for draws and importance weights."""
+    """For draws and importance weights: the number of items, and the sum and minimum of their p^α (p: priority)."""
 
     items: int
     length: float  # Σ p^α; the number of items if draws are uniform
@@ -217,7 +217,7 @@ class SumTree(PriorityTree):
 
 
 def checked_priorities(spec: Any, sample: Sample, priority: np.ndarray | None) -> np.ndarray:
-    """Check the errors |δ| of a sample's items, and return one error per item, (B,) float64.
+    """Check the errors |δ| of a sample, and return one error per item (transition or sequence), (B,) float64.
 
     `priority` has the error of each transition, (B,), or of each step of the sequences, (B, L).
 

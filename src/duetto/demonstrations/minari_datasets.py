@@ -56,8 +56,8 @@ def import_minari(
     Args:
         source: The dataset's folder, or its id in Minari's local folder.
         output: The folder to create.
-        metadata: Metadata of the demonstrations. The dataset must have the same spaces. If `expert` is empty, it is
-            set from the dataset's metadata.
+        metadata: Metadata of the demonstrations. The dataset must have its spaces. If `expert` is empty, it is set from
+            the dataset's metadata.
         overwrite: Replace demonstrations in `output`.
         trust: Must be True, to confirm that you trust the dataset: its readers, Minari and HDF5, do not protect against
             malicious files.

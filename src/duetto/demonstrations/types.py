@@ -133,7 +133,7 @@ def check_fits(
 ) -> None:
     """Raise UsageError if demonstrations are not from the training environment.
 
-    This compares ids, options (Atari's missing options get their defaults) and spaces, but not observations' bounds.
+    This compares ids, options (for Atari with defaults filled in), and spaces without the bounds of observations.
     """
     about = demonstrations.metadata
     theirs = _description(about.environment, about.options, about.observation_space, about.action_space)

@@ -47,8 +47,8 @@ class Engine(ABC):
         metadata: The environment's `metadata`.
         action_masks: Adds action masks to observations. Only engines that read infos use it.
         envs: The environments, if each of them is an object in this process; otherwise empty.
-        pending: (N,) bool, True where an episode ended at the last step and the next action is ignored (autoreset mode
-            NEXT_STEP).
+        pending: (N,) bool, True where an episode ended at the last step, so that the next action is ignored (autoreset
+            mode NEXT_STEP).
         stacked: Number of frames in an image observation. If it is above 1, each step replaces only the oldest frame.
     """
 

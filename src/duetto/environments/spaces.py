@@ -23,7 +23,7 @@ CORRECT = "Correct the environment's observation_space or its observations."
 
 @dataclass(frozen=True)
 class Leaf:
-    """A part of an observation: its place in Gymnasium's observation, and its space in Duetto."""
+    """A part of a space: its place in Gymnasium's space, and its form in Duetto."""
 
     name: str  # keys joined by "/"; "" if the observation is a single array
     path: tuple[Any, ...]  # keys and positions that lead to it in Gymnasium's observation
@@ -76,7 +76,7 @@ class Leaf:
         return value
 
     def is_outside(self, value: np.ndarray) -> bool:
-        """Return whether any number is outside the space; always False for Boxes of real numbers."""
+        """Return whether any number is outside the space. A Box's bounds are not checked, except those of dtypes."""
         if self.count is None and ("f" in self.kinds or value.dtype == self.dtype):
             return False
         first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count
@@ -183,8 +183,8 @@ def to_gymnasium(
 ) -> gymnasium.Space[Any]:
     """Return a Gymnasium space that `from_gymnasium` converts to this plain space.
 
-    `dtype` is the dtype of the original Gymnasium space, since plain spaces have only float32, uint8 or int64. `dtypes`
-    has the original dtypes of a Dict's parts, by name.
+    `dtype` is the dtype of the original Gymnasium space, because plain spaces have only float32, uint8 or int64.
+    `dtypes` has the original dtypes of a Dict's parts, by name.
     """
     match space:
         case Box():

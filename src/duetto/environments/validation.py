@@ -107,7 +107,10 @@ def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray,
 
 
 def check_spaces(env: Any, label: str, prefix: str = "") -> None:
-    """Raise UsageError unless networks support both spaces; `prefix` is "single_" for a vector environment."""
+    """Raise UsageError unless networks support both spaces.
+
+    `prefix` is the prefix of the attributes: "single_" in a vector environment.
+    """
     for name in (f"{prefix}observation_space", f"{prefix}action_space"):
         space = getattr(env, name, None)
         if not isinstance(space, gymnasium.Space):

@@ -60,9 +60,9 @@ class VecEnv:
             environment's, although `step` takes actions in [-1, 1].
         obs: The observations to act on, (N, ...). If the environments give masks of allowed actions, a mask is added
             (`networks.masks`), which is not part of the observation space. In a vector environment with autoreset mode
-            NEXT_STEP, the row of an ended episode keeps the final observation for one more step, in which its action is
+            NEXT_STEP, the row of an ended episode keeps the final observation for one more step. The action for it is
             ignored and gives no transition.
-        first: The number of the first environment among all environments of the run: 0, or on a cluster this actor's.
+        first: The number of the first environment among all of the run's; above 0 only in a cluster's actors.
         stacked: Number of frames in an image observation. If it is above 1, each step replaces only the oldest frame.
         starts: (N,) bool, True where `obs` is the first observation of an episode or, with Atari's `episodic_life`,
             of a life. Reset the hidden state of recurrent policies there.

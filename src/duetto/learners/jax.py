@@ -129,7 +129,7 @@ class JaxLearner(Learner):
         return jax.default_matmul_precision("float32") if self.on_gpu else nullcontext()
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function to compile: `function` itself; in `JaxVmapLearner`, mapped over seeds."""
+        """Return the function to compile: `function`, which `JaxVmapLearner` maps over seeds."""
         return function
 
     def of_one(self, tree: Any) -> Any:

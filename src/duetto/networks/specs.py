@@ -171,7 +171,7 @@ class NetworkSpec:
 
     @cached_property
     def exact(self) -> frozenset[str]:
-        """Names of arrays that stay float32 in bf16: those of last layers and batch norms, and heads' `parameters`."""
+        """Names of arrays that bf16 leaves in float32: of last layers and batch norms, and heads' `parameters`."""
         norms = [stack.norm(i) for stack in self.head_stacks if stack.over_batches for i in range(len(stack.norms))]
         last = [stack.layer(len(stack.layers) - 1) for stack in self.head_stacks if stack.outputs]
         exact = [f"{name}.{part}" for name in last + norms for part in ("weight", "bias")]
@@ -195,7 +195,7 @@ class NetworkSpec:
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """A learned array that belongs to no network, such as SAC's temperature; losses get the array itself."""
+    """A learned array that belongs to no network, such as SAC's log α; losses get it as an array."""
 
     shape: tuple[int, ...] = ()
     initial: float = 0.0

@@ -1,4 +1,4 @@
-"""Tuned hyper-parameters: one YAML file for each algorithm. `td3.yaml` explains the keys.
+"""Tuned hyperparameters: one YAML file for each algorithm. `td3.yaml` explains the keys.
 
 Without `--preset`, a run uses the environment's preset, if any. Presets override the defaults in `algorithms/`.
 """

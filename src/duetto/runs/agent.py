@@ -92,7 +92,7 @@ class Agent:
         Args:
             observation: The observation. Keys of Dict and Tuple observations may be nested or joined by "/".
             reward: The reward of the last action; only recurrent agents use it. If the run's environment has the option
-                `clip_rewards` or `log_rewards`, first transform the reward in this way.
+                `clip_rewards` or `log_rewards`, clip the reward or take its logarithm as the environment does.
             deterministic: None: act as in evaluations, which explore only if the algorithm's options
                 `stochastic_evaluation` or `evaluation_epsilon` are set. True: always the greedy action. False: explore
                 as in training; PPO and SAC sample.
@@ -204,8 +204,8 @@ def load(
 ) -> Agent:
     """Load the trained agent from a run's folder.
 
-    This runs no code in the folder. If the folder names the Python file of a custom algorithm, this runs that file only
-    if you started the run, or set `trust`.
+    This runs no code in the folder. It runs the Python file of a custom algorithm, if the folder names one, only if you
+    started the run or set `trust`.
 
     Args:
         path: The run's folder.

@@ -69,15 +69,15 @@ def train(
     """Train an agent and return its run; with `seeds`, a list of one run per seed.
 
     Args:
-        algorithm: A name such as "td3", or a class: the hyper-parameters come from a preset, and `options` override
-            them. Or an object such as `duetto.TD3(policy_delay=2)`: its fields are the hyper-parameters, and no preset
+        algorithm: A name such as "td3", or a class: the hyperparameters come from a preset, and `options` override
+            them. Or an object such as `duetto.TD3(policy_delay=2)`: its fields are the hyperparameters, and no preset
             is used.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
         seeds: Train one run for each of these seeds, side by side in this process: 5 means the seeds 0 to 4; or give
             `range(10)` or "0,3,7". Each run has its own folder and its own copies of the callbacks. Up to rounding, its
             results equal those of training this seed alone.
         preset: A preset's name. By default Duetto uses the preset for this environment, else the preset for its family
-            (such as Atari), else "default", in which all hyper-parameters have their defaults.
+            (such as Atari), else "default", in which all hyperparameters have their defaults.
         runs_dir: The parent of the run's folder.
         name: The folder's name; by default algorithm, environment and seed.
         callbacks: Objects of `duetto.Callback`, and functions that get the `Trainer` after every vector step;
@@ -88,7 +88,7 @@ def train(
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
         from_run: Fine-tune the networks of this run. It needs the same spaces; other options may differ.
         from_checkpoint: The checkpoint of `from_run`: "last", "best", or a step.
-        options: Fields of `RunOptions`, such as `steps`; and hyper-parameters, unless `algorithm` is an object.
+        options: Fields of `RunOptions`, such as `steps`; and hyperparameters, unless `algorithm` is an object.
 
     After Ctrl-C, SIGTERM or SIGHUP, the run completes its step, writes a checkpoint, and raises the signal again. A
     second signal ends the process at once.

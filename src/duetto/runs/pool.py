@@ -113,7 +113,7 @@ class Job:
 
 
 def pack(job: Job) -> bytes:
-    """Pickle a job for another process. Raises UsageError if the environment cannot be pickled."""
+    """Pickle a job for another process. Raises UsageError if a part cannot be pickled."""
     try:
         return cloudpickle.dumps((job, environments.registration(job.spec.environment)))
     except Exception as error:  # the user's objects may raise an error of any type

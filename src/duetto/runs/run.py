@@ -104,7 +104,7 @@ class Run:
             progress: As in `duetto.train`.
             cluster: For a run that started on a cluster, which needs one; None for other runs.
             track: As in `duetto.train`; the tracked run continues.
-            options: New values of hyper-parameters and fields of `RunOptions`, such as `learning_rate=1e-4`, as if
+            options: New values of hyperparameters and fields of `RunOptions`, such as `learning_rate=1e-4`, as if
                 `config.yaml` had been edited and `accept_changes` given.
 
         Raises:
@@ -345,7 +345,7 @@ def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
 
 
 def _changed(config: Config, options: Mapping[str, Any]) -> Config:
-    """Return `config` with new values of hyper-parameters and `RunOptions`. Raises UsageError for other options."""
+    """Return `config` with new values of hyperparameters and `RunOptions`. Raises UsageError for other options."""
     own, run = config.algorithm.options(), [field.name for field in fields(RunOptions)]
     known = [*own, *run]
     if unknown := next((name for name in options if name not in known), None):

@@ -32,7 +32,7 @@ class RunSpec:
     """Everything that defines a new run.
 
     Attributes:
-        algorithm: The algorithm with its hyper-parameters.
+        algorithm: The algorithm with its hyperparameters.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
         options: The run's options; `config` resolves "auto" in them.
         preset: The name of the preset that the options come from.
@@ -71,12 +71,12 @@ class RunSpec:
         """Return the spec that the arguments of `duetto.train`, `sweep` or `tune` describe.
 
         Args:
-            algorithm: A name or a class: the hyper-parameters come from the preset, and `options` override them. Or an
+            algorithm: A name or a class: the hyperparameters come from the preset, and `options` override them. Or an
                 object, which is used unchanged.
             environment: As the attribute `environment` of `RunSpec`.
             preset: The preset's name; None: the preset for this environment or its family, or "default".
             environment_options: Arguments of the environment's constructor; they override the preset's.
-            options: Fields of `RunOptions`, and hyper-parameters.
+            options: Fields of `RunOptions`, and hyperparameters.
             caller: The function or file that has these arguments, for error messages.
             arguments: Names of the caller's other arguments, for suggestions in error messages.
             origin: The file of a custom algorithm. A YAML file next to it may contain presets.
@@ -91,7 +91,7 @@ class RunSpec:
             own, is_object = made.options(), made is algorithm
             meant = did_you_mean(unknown, [*known, *arguments, *(() if is_object else own)])
             if is_object and unknown in own:
-                meant = f" It is a hyper-parameter: duetto.{type(made).__name__}({unknown}=...)."
+                meant = f" It is a hyperparameter: duetto.{type(made).__name__}({unknown}=...)."
             raise UsageError(f"{caller} has no option {unknown!r}.{meant}")
         return cls(
             algorithm=made,
@@ -174,7 +174,7 @@ def _with_preset(
     options: Mapping[str, Any],
     origin: Origin | None,
 ) -> tuple[Algorithm, str, Preset]:
-    """Return the algorithm, with hyper-parameters from the preset and `options`; and the preset's name and values."""
+    """Return the algorithm, with hyperparameters from the preset and `options`; and the preset's name and values."""
     is_class = isinstance(algorithm, type) and issubclass(algorithm, Algorithm)
     if not (isinstance(algorithm, Algorithm | str) or is_class):
         raise UsageError(

@@ -25,9 +25,9 @@ TEMPORARY = ".tmp-"  # prefix of files that are incomplete or will be deleted; t
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a new file durably. If this raises, part of the file may exist.
+    """Write a file durably. If this raises, part of the file may exist.
 
-    An existing file of this name is deleted first, not overwritten: it may be a link to another file.
+    An existing file of this name is deleted first: if it is a link, writing would change the file to which it leads.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     with suppress(FileNotFoundError):

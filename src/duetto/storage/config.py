@@ -52,7 +52,7 @@ class RunOptions:
     """The options of a run that do not depend on its algorithm. Steps are actions, summed over all environments."""
 
     steps: Count = 1_000_000
-    """Total number of steps."""
+    """Total number of steps of all environments."""
     seed: Annotated[int, Bounds(0)] = 0
     """Seed of all random numbers. Environment i gets seed + i."""
     backend: Literal["auto", "torch", "jax"] = "auto"
@@ -62,11 +62,11 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """CPU threads. 0: JAX uses one per core; PyTorch one for vectors, and one per core (at most 4) for images."""
+    """CPU threads. 0: in JAX one per core; in PyTorch one, or for image observations one per core (at most 4)."""
     num_envs: Count = 1
     """Number of environments."""
     vectorization: Literal["sync", "subprocess"] = "sync"
-    """Step environments in one process, or each in its own process."""
+    """sync: all environments in one process; subprocess: each in its own."""
     worker_timeout: NonNegative = 300.0
     """Seconds without an answer after which an environment's process counts as dead; 0 waits forever."""
     evaluate_every: CountOrZero = 5_000

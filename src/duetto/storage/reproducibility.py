@@ -1,6 +1,6 @@
 """Compare configurations and runs, and write the command that repeats a run.
 
-A resume compares the options that affect numbers: all hyper-parameters, the environment's options, and the fields of
+A resume compares the options that affect numbers: all hyperparameters, the environment's options, and the fields of
 `RunOptions` that are not in FREE. Each checkpoint stores these options, so that a resume notices a changed
 `config.yaml`.
 """
@@ -133,7 +133,7 @@ def sentence(diff: Diff) -> str:
 # ---------------------------------------------------------------------------------------------------- repeat a run
 # `values` may come from a stranger's folder.
 def repeat_command(values: Mapping[str, Any], config: str) -> str:
-    """Return the command that repeats the run of a `config.yaml`, from its content and its path.
+    """Return the command that repeats a run, given the content and the path of its `config.yaml`.
 
     Return "" if a network is a Python class, which no command can name.
     """

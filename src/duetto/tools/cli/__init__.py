@@ -29,7 +29,7 @@ from duetto.training.signals import listen
 COMMANDS = {
     "train": "train an agent",
     "sweep": "train algorithms x environments x seeds",
-    "tune": "search hyper-parameters",
+    "tune": "search hyperparameters",
     "resume": "continue a run from its last checkpoint",
     "evaluate": "run whole episodes and print their returns",
     "video": "record an episode",
@@ -154,4 +154,4 @@ For example:
   duetto check ./my_env.py:MyEnv
 
 duetto COMMAND --help lists a command's options.
-duetto train td3 --help lists the hyper-parameters of TD3."""
+duetto train td3 --help lists the hyperparameters of TD3."""

@@ -108,7 +108,7 @@ class LearningCommand:
             return given
         own = presets_of_file(Path(self.origin.file)) if self.origin else None
         name, preset = choose(self.algorithm.name(), given.get("environment", ""), given.get("preset"), own)
-        defaults = f"Defaults are those of the preset {name!r}. Name an environment to see its defaults."
+        defaults = f"Defaults are those of the preset {name!r}. Add an environment to see the preset that it selects."
         about = f"{inspect.getdoc(self.algorithm)}\n\n{defaults}"
         self.parser(preset).print_help(about, everything="help_all" in given)
         return None

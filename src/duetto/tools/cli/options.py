@@ -14,7 +14,7 @@ from duetto.storage import safe_yaml
 from duetto.tools.cli.parser import Arg, Flag, Texts
 
 EnvironmentId = Annotated[
-    str, Arg("An id, module:ID, or a class or function: FILE.py:NAME.", "ENVIRONMENT", is_positional=True)
+    str, Arg("ID, MODULE:ID, or FILE.py:NAME of a class or function.", "ENVIRONMENT", is_positional=True)
 ]
 EnvironmentOptions = Annotated[Texts, Arg("Options of the environment, such as sticky_actions=0.25.", "KEY=VALUE ...")]
 RunFolder = Annotated[str, Arg("The run's folder.", "RUN", is_positional=True)]
@@ -42,7 +42,7 @@ _ADDRESS = re.compile(r"auto|here|(ray://)?[\w.-]+:\d+")
 
 Address = Annotated[
     str | None,
-    Arg("Step the environments on a Ray cluster; without an address, on this machine.", "[ADDRESS]", if_empty=HERE),
+    Arg("Run the environments on a Ray cluster; without ADDRESS, on this machine.", "[ADDRESS]", if_empty=HERE),
 ]
 Actors = Annotated[
     int | None, Arg("Number of processes that step environments; affects results in mode sync. (default: 2)")
@@ -50,13 +50,13 @@ Actors = Annotated[
 AnyMode = Annotated[
     Mode | None,
     Arg(
-        "sync: reproducible; actors act with parameters that are one block of steps (--block) old. "
+        "sync: reproducible; actors use the parameters of one block (--block) earlier. "
         "async: actors do not wait for updates. (default: sync)"
     ),
 ]
 Blocks = Annotated[
     int | None,
-    Arg("Steps that an actor makes before it sends them; affects results. (default: at most 16; PPO: rollout_steps)"),
+    Arg("Vector steps per message of an actor; affects results. (default: 16, fewer above 8 MB; PPO: rollout_steps)"),
 ]
 ReplayShards = Annotated[
     int | None, Arg("Number of processes that store the replay buffer; 0: the run's own process. (default: 0)")

@@ -32,14 +32,14 @@ TRAIN: Options = {
         "config": Annotated[str, Arg("Use all options of a run's config.yaml.", metavar="FILE")],
         "from_": Annotated[str, Arg("Start with the networks of a run.", metavar="RUN")],
         "from_checkpoint": Annotated[
-            str, Arg("With --from: the checkpoint of that run. (default: last)", metavar="last|best|STEP")
+            str, Arg("With --from: which checkpoint of that run. (default: last)", metavar="last|best|STEP")
         ],
         "runs_dir": Annotated[str, Arg("The folder in which to make the run's folder.", metavar="FOLDER")],
         "name": Annotated[str, Arg("The name of the run's folder.", metavar="NAME")],
         "stop_at_return": shared.StopAtReturn,
         "time_limit": shared.TimeLimit,
         "dry_run": Annotated[Flag, Arg("Print the configuration and stop.")],
-        "trust": Annotated[Flag, Arg("Run the Python files and modules that are named in another user's config.yaml.")],
+        "trust": Annotated[Flag, Arg("With --config or --from: run Python code that another user's folder names.")],
     },
     "evaluation and logging": {"video_every": shared.VideoEvery, "track": shared.Track},
     "cluster": shared.CLUSTER,
@@ -92,7 +92,7 @@ duetto sweep td3 --help lists all options, including td3's.""",
     ),
     "tune": CommandOptions(
         "duetto tune ALGORITHM ENVIRONMENT [options]",
-        """Hyper-parameters on the command line keep their values; the others are searched
+        """Hyperparameters on the command line keep their values; the others are searched
 around the preset's values. The same command continues a study.
 
 duetto tune td3 --help lists all options, including td3's.""",

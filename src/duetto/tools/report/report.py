@@ -240,7 +240,7 @@ def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str]]]:
 
 # ---------------------------------------------------------------------------------------------------- charts
 def returns(groups: Sequence[Group], curves: Sequence[Curve], metric: str) -> list[Chart]:
-    """Draw `metric`, usually the return, in a chart for each environment, with the bands of `duetto plot`."""
+    """Draw `metric`, usually the return: one chart per environment, with bands as in `duetto plot`."""
     by_environment: dict[str, list[tuple[Group, list[Curve]]]] = {}
     for group, each in zip(groups, curves, strict=True):
         by_environment.setdefault(group.environment, []).append((group, [each]))

@@ -114,13 +114,13 @@ def sweep(
 
     Args:
         algorithms: One algorithm, a list, or a mapping from names to algorithms. An algorithm is a name, a class or an
-            object as in `duetto.train`, or a mapping with the keys `algorithm` and option names.
-        environments: An id, a function that makes environments and can be sent to another process, or a list of these.
+            object as in `duetto.train` or, in a list or mapping, a mapping with the keys `algorithm` and option names.
+        environments: An id, a picklable function that makes environments, or a list of these.
         seeds: A number of seeds, such as 3 for 0, 1 and 2; or the seeds: "3-7", [0, 3, 9].
         jobs: Number of runs that train at the same time.
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
         progress: Show the progress on a terminal or in a notebook, as the command line does.
-        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, and hyper-parameters (not with an
+        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, and hyperparameters (not with an
             algorithm object). The options in an algorithm's mapping take precedence.
 
     Raises:

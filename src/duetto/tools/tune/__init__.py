@@ -1,4 +1,4 @@
-"""Search hyper-parameters by trials. A trial trains with one choice of values, once for each seed.
+"""Search hyperparameters by trials. A trial trains with one choice of values, once for each seed.
 
 api       `duetto.tune`, and its results: the best trial as a preset, and a table of all trials
 space     the options to search, and their ranges: from types, bounds and current values, or from a YAML file

@@ -94,7 +94,7 @@ def tune(
     progress: bool = True,
     **options: Any,
 ) -> TuneResult:
-    """Search hyper-parameters, and return the best.
+    """Search hyperparameters, and return the best.
 
     The same call continues an interrupted study. Ctrl-C, SIGTERM and SIGHUP stop a study as they stop `duetto.train`.
 
@@ -114,7 +114,7 @@ def tune(
         preset: As in `duetto.train`; or FILE.yaml.
         environment_options: Arguments for the environment's constructor.
         progress: Show the progress on a terminal or in a notebook, as the command line does.
-        options: Fields of `RunOptions`, and hyper-parameters (not with an algorithm object). Hyper-parameters that are
+        options: Fields of `RunOptions`, and hyperparameters (not with an algorithm object). Hyperparameters that are
             given here keep their values and are not searched. `seed` is the seed of the search.
 
     Raises:
@@ -141,7 +141,7 @@ def planned_study(
     Args:
         spec: A run with the options at the center of the search. Its seed is the seed of the search.
         seeds, search, search_only, prune: As in `tune`.
-        fixed: Hyper-parameters that keep their values.
+        fixed: Hyperparameters that keep their values.
     """
     numbers = parse_seeds(seeds)
     search = _read_search(search) if isinstance(search, str | Path) else search

@@ -31,7 +31,7 @@ class TrialRecord:
     Attributes:
         number: The trial's number in the study, from 0.
         state: "running", "complete", "pruned", "diverged" (numbers in training became infinite or NaN) or "failed".
-        options: The values of the searched hyper-parameters, by field.
+        options: The values of the searched hyperparameters, by field.
         value: The trial's score; None unless the trial is complete.
         seeds: The score of each seed; empty unless the trial is complete.
         reason: Why the trial was pruned, failed or diverged.
