@@ -19,7 +19,6 @@ from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
 from duetto.buffers.base import joined
 from duetto.environments import Episode, VecEnv, env_registry, make
-from duetto.environments.engines import plain_metadata
 from duetto.environments.obs_tree import Tree
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments
@@ -115,9 +114,9 @@ class BlockActor:
 
     def describe(self) -> dict[str, Any]:
         """Return the attributes of the environments that the trainer needs."""
-        engine, names = self._stepper.engine, ("label", "layout", "single_action_space", "stacked")
+        engine, names = self._stepper.engine, ("label", "layout", "single_action_space", "stacked", "metadata")
         own = {name: getattr(engine, name) for name in names}
-        return own | {"name": self._stepper.name, "metadata": plain_metadata(engine)}
+        return own | {"name": self._stepper.name}
 
     def reset(self, seed: int) -> Tree:
         """Start new episodes and exploration with this actor's seed; return the first observations."""

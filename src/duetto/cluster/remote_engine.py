@@ -43,9 +43,8 @@ class RemoteEngine(Engine):
         self.lags: deque[int] = deque([0], maxlen=RECENT)
 
     @override
-    def reset(self, seed: int | None) -> Tree:
-        first = 0 if seed is None else seed
-        return concatenated(self.pool.call_each("reset", [first + actor.share.start for actor in self.pool.actors]))
+    def reset(self, seed: int) -> Tree:
+        return concatenated(self.pool.call_each("reset", [seed + actor.share.start for actor in self.pool.actors]))
 
     def step(self, actions: np.ndarray) -> StepResult:
         """Raise NotImplementedError: only actors step."""

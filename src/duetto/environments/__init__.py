@@ -20,6 +20,7 @@ Only this package imports Gymnasium.
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
+from duetto.environments.engines import label_of
 from duetto.environments.env_registry import FAMILIES, is_device, registration
 from duetto.environments.env_registry import register_spec as register
 from duetto.environments.exact_resume import attributes, obstacles
@@ -47,6 +48,7 @@ __all__ = [
     "from_gymnasium",
     "is_device",
     "is_instance",
+    "label_of",
     "learned_reward",
     "make",
     "make_eval",

@@ -81,7 +81,7 @@ class ActionMap:
             found.append((part, own.astype(np.int64) if whole else own))
         return found
 
-    def to_environment(self, action: np.ndarray) -> np.ndarray:
+    def to_environment(self, action: Any, xp: Any = np) -> Any:
         """Convert actions (N, ...) to the environment's shape and dtype, in a new array.
 
         For Dict and Tuple spaces, the result is rows (N, A) float64, which `Structure` converts further. Values outside
@@ -93,12 +93,9 @@ class ActionMap:
         if not self.continuous:
             own = action + self._start
         else:
-            own = action * self._half
-            own += self._centre
-            np.maximum(own, self._low, out=own)
-            np.minimum(own, self._high, out=own)
+            own = xp.minimum(xp.maximum(action * self._half + self._centre, self._low), self._high)
             if self._own_dtype.kind in "biu":  # integers or booleans
-                np.rint(own, out=own)
+                own = xp.rint(own)
         return own.astype(self._own_dtype).reshape(len(action), *self._own_shape)
 
     def from_environment(self, action: np.ndarray) -> np.ndarray:
@@ -248,8 +245,6 @@ class ActionMasks:
         if self.given:
             assert isinstance(tree, dict)
             tree[masks.MASK][env] = self._row(found, env, over=False)
-        else:
-            self.attach(tree, [None] * env + [found])
 
     def _row(self, found: Any, env: int, over: bool) -> np.ndarray:
         size = sum(self._choices)

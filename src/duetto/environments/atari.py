@@ -171,15 +171,10 @@ def make(game: AtariGame, options: AtariOptions, render_mode: str | None) -> gym
 class _FireReset(gymnasium.Wrapper):
     """A wrapper that presses FIRE in a game's first frame, if the game has that button."""
 
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        meanings = env.get_wrapper_attr("get_action_meanings")()
-        self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
-
     @override
     def reset(self, **kwargs: Any) -> Any:
-        first = self.env.reset(**kwargs)
-        if self._fire is None:
-            return first
-        obs, _, _, _, info = self.env.step(self._fire)
+        obs, info = self.env.reset(**kwargs)
+        meanings = self.env.get_wrapper_attr("get_action_meanings")()
+        if "FIRE" in meanings:
+            obs, _, _, _, info = self.env.step(meanings.index("FIRE"))
         return obs, info

@@ -71,9 +71,8 @@ class NativeAtari(Engine):
         self._tapes = [Tape(0)] * num_envs
 
     @override
-    def reset(self, seed: int | None) -> np.ndarray:
-        first = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
-        self._tapes = [Tape(first + env) for env in range(self.num_envs)]
+    def reset(self, seed: int) -> np.ndarray:
+        self._tapes = [Tape(seed + env) for env in range(self.num_envs)]
         self._steps[:] = 0
         return self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])
 

@@ -25,6 +25,7 @@ from gymnasium.vector import VectorEnv
 from duetto.algorithms import ALGORITHMS
 from duetto.environments import atari, env_registry, envpool_vector, make_env, obs_tree, validation
 from duetto.environments.actions import KEY
+from duetto.environments.engines import label_of
 from duetto.environments.subproc import MORE_TIME, SubprocEngine
 from duetto.environments.vec_env import Episode, Transition, VecEnv
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
@@ -100,7 +101,7 @@ def check(
         raise UsageError(f"steps is {steps} and timeout is {timeout:g}. Set both above 0.")
     environment = env_registry.resolved(environment)
     is_id, game = isinstance(environment, str), None
-    name = environment if is_id else getattr(environment, "__name__", type(environment).__name__)
+    name = label_of(environment)
     if isinstance(environment, VectorEnv):
         raise UsageError(f"{name} is a vector environment. Pass the id or class of the single environment.")
     if env_registry.is_device(environment) or name.startswith(envpool_vector.PREFIX):
@@ -109,21 +110,19 @@ def check(
         game = atari.find(environment)
         env_registry.check_known(environment)
     spec = env_registry.registration(environment)
-    single = partial(_single, environment, dict(environment_options or {}), spec, "rgb_array" if game else None)
     with tempfile.TemporaryFile() as printed:
 
-        def make(**options: str) -> VecEnv:
-            return VecEnv(SubprocEngine(partial(single, **options), 1, name, timeout, printed), name)
+        def make(render_mode: str | None = "rgb_array" if game else None) -> VecEnv:
+            single = partial(_single, environment, dict(environment_options or {}), spec, render_mode)
+            return VecEnv(SubprocEngine(single, 1, name, timeout, printed))
 
         return _check(make, steps, game is None, printed)
 
 
-def _single(
-    environment: Any, kwargs: dict[str, Any], spec: EnvSpec | None, shown: str | None, render_mode: str | None = None
-) -> gymnasium.Env:
+def _single(environment: Any, kwargs: dict[str, Any], spec: EnvSpec | None, render_mode: str | None) -> gymnasium.Env:
     """Make the environment, in the worker process. `shown` is the default of `render_mode`."""
     env_registry.register_spec(spec)
-    return make_env.make_eval(environment, kwargs=kwargs, render_mode=render_mode or shown).environments[0]
+    return make_env.make_eval(environment, kwargs=kwargs, render_mode=render_mode).environments[0].env
 
 
 def _check(make: Callable[..., VecEnv], steps: int, resumes: bool, printed: IO[bytes]) -> Findings:

@@ -80,7 +80,8 @@ class VectorDeviceEnv:
         self.num_envs: int = num_envs
         if isinstance(env.action_space, Dict) or isinstance(env.observation_space, Dict):
             raise UsageError("The compiled loop does not support Dict spaces yet.")
-        self._actions = ActionMap(to_gymnasium(env.action_space))
+        dtype = np.dtype(np.float32 if isinstance(env.action_space, Box) else np.int32)
+        self._actions = ActionMap(to_gymnasium(env.action_space, dtype))
         space = env.observation_space
         self._dtype: Any = jnp.dtype(space.dtype) if isinstance(space, Box) else jnp.int32
         key = jax.ShapeDtypeStruct((2,), jnp.uint32)
@@ -88,7 +89,7 @@ class VectorDeviceEnv:
 
     def _stepped_types(self, key: Any) -> Any:
         state, _ = self.env.reset(key)
-        action = self._own_units(jnp.zeros((1, *self._actions.row_shape)))[0]
+        action = self._actions.to_environment(jnp.zeros((1, *self._actions.row_shape)), jnp)[0]
         for _ in range(2):  # types may change in the first step only
             state = self.env.step(state, action, key)[0]
         return state
@@ -110,17 +111,7 @@ class VectorDeviceEnv:
 
     def step(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
         """Step every environment with an algorithm's actions (N, ...); start new episodes where episodes ended."""
-        return self.step_own(state, self._own_units(actions))
-
-    def _own_units(self, actions: Any) -> Any:
-        """Convert actions like `ActionMap.to_environment`, in JAX."""
-        units = self._actions
-        if units.continuous:
-            actions = jnp.clip(actions * units._half + units._centre, units._low, units._high)
-        else:
-            actions = actions + units._start
-        dtype = jnp.float32 if units.continuous else jnp.int32
-        return actions.reshape(len(actions), *units._own_shape).astype(dtype)
+        return self.step_own(state, self._actions.to_environment(actions, jnp))
 
     def step_own(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
         """Step every environment with actions (N, ...) that already have the environment's own units and shape."""
@@ -166,9 +157,7 @@ class DeviceEngine(Engine):
         self.state: Any = None
 
     @override
-    def reset(self, seed: int | None) -> Tree:
-        if seed is None:
-            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+    def reset(self, seed: int) -> Tree:
         self.state, obs = self._reset(self.vector.keys(seed))
         return self._observed(obs)
 

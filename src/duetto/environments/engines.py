@@ -18,7 +18,7 @@ from typing_extensions import override
 from duetto.environments import exact_resume, obs_tree, validation
 from duetto.environments.actions import KEY, ActionMasks, Structure, structure
 from duetto.environments.errors import EnvironmentFault, kind, raised
-from duetto.environments.exact_resume import EpisodeRecorder, recorder
+from duetto.environments.exact_resume import EpisodeRecorder
 from duetto.environments.obs_tree import Tree
 from duetto.environments.spaces import Layout
 from duetto.errors import DuettoError, UsageError
@@ -76,20 +76,19 @@ class Engine(ABC):
         self._structure = Structure(structure(action_space))
 
     @abstractmethod
-    def reset(self, seed: int | None) -> Tree:
+    def reset(self, seed: int) -> Tree:
         """Start an episode in each environment i, with seed + i; return the first observations."""
 
     @abstractmethod
     def step(self, actions: np.ndarray) -> StepResult:
         """Step every environment, with actions (N, ...) in the environment's own format."""
 
-    def reset_env(self, env: int, seed: int) -> Tree:
+    def reset_env(self, env: int, seed: int) -> Tree | None:
         """Start a new episode in one environment; return observations. Only row `env` is valid.
 
-        Only evaluations and recordings call this, with environments that Duetto makes. Engines for other environments
-        need not support it.
+        None: this engine cannot reset a single environment, and nothing happened.
         """
-        raise NotImplementedError
+        return None
 
     def render(self) -> np.ndarray | None:
         """Return the first environment's frame, (H, W, 3) uint8; None without a render mode."""
@@ -173,17 +172,17 @@ class SyncEngine(Engine):
         for env in envs[1:]:
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
-        self.envs: list[EpisodeRecorder] = [recorder(env) for env in envs]
+        self.envs: list[EpisodeRecorder] = [EpisodeRecorder(env) for env in envs]
 
     @override
-    def reset(self, seed: int | None) -> Tree:
-        return self._reset({i: None if seed is None else seed + i for i in range(self.num_envs)})
+    def reset(self, seed: int) -> Tree:
+        return self._reset({i: seed + i for i in range(self.num_envs)})
 
     @override
     def reset_env(self, env: int, seed: int) -> Tree:
         return self._reset({env: seed})
 
-    def _reset(self, seeds: Mapping[int, int | None]) -> Tree:
+    def _reset(self, seeds: Mapping[int, int]) -> Tree:
         """Reset the environments that are keys of `seeds`; return observations (N, ...), valid only in these rows."""
         obs, masks = self.layout.empty(self.num_envs), [None] * self.num_envs
         for i, seed in seeds.items():
@@ -206,9 +205,8 @@ class SyncEngine(Engine):
         self.layout.write(next_obs, given)
         done = terminated | truncated
         next_obs = self.action_masks.attach(next_obs, [info.get(KEY) for info in infos], terminated)
-        obs, success = obs_tree.copy(next_obs), None
+        obs, success = obs_tree.copy(next_obs), _successes(infos, done)
         if np.count_nonzero(done):
-            success = _successes(infos, done)
             for i in np.flatnonzero(done).tolist():
                 first, info = validation.reset(self.envs[i], i)
                 self.layout.write(obs, {i: first})
@@ -238,7 +236,7 @@ class GymVectorEngine(Engine):
         self.mode: AutoresetMode = modes[0]
 
     @override
-    def reset(self, seed: int | None) -> Tree:
+    def reset(self, seed: int) -> Tree:
         self.pending[:] = False
         return self._first(seed=seed)
 
@@ -274,7 +272,7 @@ class GymVectorEngine(Engine):
         each = _infos(infos, self.num_envs)
         last = _infos(infos["final_info"], self.num_envs) if "final_info" in infos else each
         masks, starts, reset_only = [info.get(KEY) for info in each], done, None
-        success = _successes(last, done) if done.any() else None
+        success = _successes(last, done)
         if self.mode is AutoresetMode.SAME_STEP and done.any():
             obs = self.action_masks.attach(obs_tree.copy(next_obs), masks)
             self._write_final(next_obs, infos, done)
@@ -335,7 +333,7 @@ def _infos(infos: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
 SUCCESS = ("is_success", "success")  # keys of an episode's last info, as in robotics environments
 
 
-def _successes(infos: Sequence[Mapping[str, Any]], ended: np.ndarray) -> np.ndarray | None:
+def _successes(infos: Sequence[Mapping[str, Any]], ended: np.ndarray) -> np.ndarray:
     """Return the successes (N,) of the environments: 1 or 0 if an episode ended, NaN if not or unknown.
 
     `ended` (N,) is True where an episode ended. The result is None if all successes are unknown.
@@ -348,17 +346,15 @@ def _successes(infos: Sequence[Mapping[str, Any]], ended: np.ndarray) -> np.ndar
         value = next((np.asarray(infos[env][key]) for key in SUCCESS if key in infos[env]), np.empty(0, object))
         if value.size == 1 and value.dtype.kind in "biuf":
             found[env] = value.item() > 0
-    return None if np.isnan(found).all() else found
+    return found
 
 
-def label_of(env: gymnasium.Env | VectorEnv) -> str:
-    """Return the environment's name for messages: its id, or its class."""
-    return getattr(getattr(env, "spec", None), "id", None) or type(env.unwrapped).__name__
-
-
-def plain_metadata(env: Any) -> dict[str, Any]:
-    """Return the part of an environment's metadata that Duetto reads. It can be sent to another process."""
-    return {name: env.metadata[name] for name in ("render_fps", "render_modes") if name in (env.metadata or {})}
+def label_of(env: Any) -> str:
+    """Return the name of an environment or factory: its id, or the name of its class or function."""
+    if isinstance(env, str):
+        return env
+    spec = None if isinstance(env, type) else getattr(env, "spec", None)
+    return spec.id if spec else getattr(env, "__name__", None) or type(getattr(env, "unwrapped", env)).__name__
 
 
 def _same_row(found: Tree, obs: Tree, env: int) -> bool:

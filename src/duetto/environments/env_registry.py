@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, registry
@@ -18,8 +17,6 @@ from duetto.environments.errors import summary
 from duetto.errors import UsageError
 from duetto.install_hint import install
 from duetto.storage import user_code
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ def register(environment: str) -> None:
             return
 
 
-def resolved(environment: T) -> T | Callable[..., Any]:
+def resolved(environment: Any) -> Any:
     """Return the class or function that "FILE.py:CLASS" names; other values are returned unchanged.
 
     This runs the file. Callers must first verify a name that comes from a run's folder (`storage.signing`).

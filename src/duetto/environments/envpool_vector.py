@@ -6,12 +6,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
 from duetto.environments import env_registry
-from duetto.environments.engines import GymVectorEngine, StepResult
+from duetto.environments.engines import GymVectorEngine
 from duetto.environments.env_registry import Family
 from duetto.environments.obs_tree import Tree
 
@@ -34,22 +33,11 @@ class EnvPoolEngine(GymVectorEngine):
         super().__init__(self._make(0), environment)
 
     @override
-    def reset(self, seed: int | None) -> Tree:
-        if seed is not None:
-            self.vector.close()
-            self.vector: VectorEnv = self._make(seed)
-        return super().reset(None)
-
-    @override
-    def step(self, actions: np.ndarray) -> StepResult:
-        result = super().step(actions)
-        self._obs: Tree = result.obs
-        return result
-
-    @override
-    def reset_env(self, env: int, seed: int) -> Tree:
-        """Return the last observations: EnvPool resets the environment in its next step, and ignores the seed."""
-        return self._obs
+    def reset(self, seed: int) -> Tree:
+        self.vector.close()
+        self.vector: VectorEnv = self._make(seed)
+        self.pending[:] = False
+        return self._first()
 
     def _make(self, seed: int) -> VectorEnv:
         envpool: Any = env_registry.import_family(FAMILY, "envpool", self._id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ FIVE = "Return observation, reward, terminated, truncated, info"
 _OURS = tuple(f"{Path(file).parent}{os.sep}" for file in (str(gymnasium.__file__), __file__))
 
 
+@dataclass(eq=False)
 class EnvironmentFault(Exception):  # noqa: N818 - it never leaves this package
     """An error in one environment.
 
@@ -35,13 +37,9 @@ class EnvironmentFault(Exception):  # noqa: N818 - it never leaves this package
     """
 
     what: str
-    env: int | None
-    trace: str
-    failed: bool
-
-    def __init__(self, what: str, env: int | None = None, trace: str = "", failed: bool = False) -> None:
-        super().__init__(what, env, trace, failed)  # all arguments, so that a worker can pickle the error
-        self.what, self.env, self.trace, self.failed = what, env, trace, failed
+    env: int | None = None
+    trace: str = ""
+    failed: bool = False
 
     def __str__(self) -> str:
         return self.what if self.env is None else f"environment {self.env}: {self.what}"

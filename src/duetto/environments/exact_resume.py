@@ -351,11 +351,6 @@ def decode(value: Any) -> Any:
     return ast.literal_eval(value["literal"]) if isinstance(value, dict) else value.copy()[()]
 
 
-def recorder(env: gymnasium.Env) -> EpisodeRecorder:
-    """Wrap an environment in an `EpisodeRecorder`, unless it already is an `EpisodeRecorder`."""
-    return env if isinstance(env, EpisodeRecorder) else EpisodeRecorder(env)
-
-
 # ------------------------------------------------------------------------------------------- an environment
 def _find_obstacle(env: gymnasium.Env) -> str:
     """Return why no episode of this environment may be repeated; "" if it may."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from duetto.environments.atari import AtariOptions
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
-from duetto.errors import UsageError
 
 FIRED = (0, 1, 2)  # actions after a lost life, one step each: no-op, FIRE and action 2, as in OpenAI Baselines
 FIRED_FIRST = 2  # at a game's start, which already has no-op frames, only the last two of these actions
@@ -43,25 +43,15 @@ class LearnerView(Engine):
                 starts            .    .    .    .    .    x    .
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        episodic_life: bool = False,
-        life_starts: bool = False,
-        clip_rewards: bool = False,
-        log_rewards: bool = False,
-        fires: bool = False,
-    ) -> None:
-        self._engine, self._episodic_life, self._life_starts = engine, episodic_life, episodic_life or life_starts
-        self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
+    def __init__(self, engine: Engine, options: AtariOptions, to_learn: bool, fires: bool) -> None:
+        self._engine, self._options, self._to_learn = engine, options, to_learn
         for attribute in (*Engine.__annotations__, "render", "set_attr", "call", "close"):  # from the wrapped engine
             setattr(self, attribute, getattr(engine, attribute))
         self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 before a game's first step
         self._fires = fires
         self._left = np.zeros(self.num_envs, np.int64)  # number of remaining FIRED steps
 
-    def reset(self, seed: int | None) -> Tree:
+    def reset(self, seed: int) -> Tree:
         """Start a game in every environment; with `fires`, press FIRE."""
         obs = self._engine.reset(seed)
         for action in FIRED[-FIRED_FIRST:] if self._fires else ():
@@ -75,14 +65,13 @@ class LearnerView(Engine):
         outcome = self._engine.step(np.where(firing, np.array(FIRED)[-self._left], actions) if self._fires else actions)
         ended, starts, reset_only = outcome.starts, outcome.starts, None
         score, terminated = outcome.reward, outcome.terminated
-        reward = learned_reward(outcome.reward, self._clip_rewards, self._log_rewards)
-        if self._life_starts or self._fires:
+        reward = learned_reward(outcome.reward, self._options.clip_rewards, self._options.log_rewards)
+        if self._options.episodic_life or self._fires:
             before_game = firing & (self._lives == 0)
             lost = self._lost_a_life(outcome.lives, ended | before_game)
-            if self._life_starts:
+            if self._options.episodic_life:
                 starts = starts | lost
-            if self._episodic_life:
-                terminated = terminated | lost
+                terminated = terminated | (lost & self._to_learn)
             if self._fires:
                 score = np.where(before_game, 0.0, score)  # like no-ops, not part of the score
                 self._left = np.where(firing, self._left - 1, 0)
@@ -91,16 +80,14 @@ class LearnerView(Engine):
         changed = {"reward": reward, "terminated": terminated, "starts": starts, "reset_only": reset_only}
         return outcome._replace(**changed, score=score, ended=ended)
 
-    def _lost_a_life(self, lives: np.ndarray | None, starts: np.ndarray) -> np.ndarray:
+    def _lost_a_life(self, lives: Any, starts: np.ndarray) -> np.ndarray:
         """Return (N,) bool, True where a life was lost; store `lives` for the next step, 0 where a game starts."""
-        if lives is None:
-            raise UsageError(f"{self.label} reports no lives. Leave episodic_life off.")
         # Some games continue for a few frames after the last life: this life must not count as a second end.
         lost = (lives > 0) & (lives < self._lives)
         self._lives = np.where(starts, 0, lives)
         return lost
 
-    def reset_env(self, env: int, seed: int) -> Tree:
+    def reset_env(self, env: int, seed: int) -> Tree | None:
         """Start a new game in one environment."""
         self._lives[env], self._left[env] = 0, FIRED_FIRST if self._fires else 0
         return self._engine.reset_env(env, seed)

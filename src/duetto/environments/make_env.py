@@ -41,6 +41,7 @@ from duetto.environments.wrappers import OPTION, HideVelocity, fix_resets
 from duetto.errors import DuettoError, UsageError
 
 Environment = str | gymnasium.Env | VectorEnv | Callable[..., gymnasium.Env]
+_CAMERAS = ("camera_id", "camera_name", "default_camera_config")
 Vectorization = Literal["sync", "subprocess"]
 
 
@@ -52,6 +53,7 @@ def make(
     worker_timeout: float = subproc.TIMEOUT,
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
+    to_learn: bool = True,
 ) -> VecEnv:
     """Make a VecEnv for `num_envs` environments.
 
@@ -68,12 +70,42 @@ def make(
         kwargs: Arguments of the environment's constructor or of the factory; for Atari, `AtariOptions`.
             `mask_velocity=True` hides the velocities of CartPole, Pendulum, MountainCar, MountainCarContinuous, Acrobot
             and LunarLander.
+        to_learn: Whether Atari games end at a lost life (`episodic_life`), as only training needs.
 
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
     """
     how = _How(num_envs, vectorization, worker_timeout, render_mode, dict(kwargs or {}))
-    return _make(environment, how, to_learn=True)
+    if how.num_envs < 1:
+        raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
+    if how.vectorization not in (known := get_args(Vectorization)):
+        raise UsageError(f"vectorization is {how.vectorization!r}.{did_you_mean(how.vectorization, known)}")
+    if env_registry.is_device(environment):
+        _check_no_processes(label_of(environment), how)
+        from duetto.environments import device_adapters, device_env  # they import JAX
+
+        env = device_adapters.make_device_env(environment, how.kwargs)
+        return VecEnv(device_env.DeviceEngine(env, how.num_envs, label_of(environment)))
+    if isinstance(environment, str) and environment.startswith(envpool_vector.PREFIX):
+        _check_no_processes(environment, how)
+        return VecEnv(envpool_vector.EnvPoolEngine(environment, how.num_envs, how.kwargs))
+    environment = env_registry.resolved(environment)
+    game = atari.find(environment) if isinstance(environment, str) else None
+    if game:
+        return VecEnv(_make_atari(game, how, to_learn), game.id)
+    if isinstance(environment, VectorEnv | gymnasium.Env):
+        return _wrap_instance(environment, how)
+    if isinstance(environment, str):
+        env_registry.check_known(environment)
+        spec = env_registry.registration(environment)
+        single = partial(_make_registered, environment, how.render_mode, how.kwargs, spec)
+        return VecEnv(_several(single, environment, how))
+    if callable(environment):
+        single = partial(_make_by_factory, environment, how.render_mode, how.kwargs)
+        return VecEnv(_several(single, label_of(environment), how))
+    if hasattr(environment, "step"):
+        raise UsageError(f"{_kind(environment)} is no gymnasium.Env. {DERIVE}")
+    raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory (with num_envs).")
 
 
 @preserve()
@@ -88,10 +120,9 @@ def make_eval(environment: Environment, **options: Any) -> VecEnv:
     Raises:
         UsageError: An instance cannot be copied, or is a vector environment other than `SyncVectorEnv`. Pass a factory.
     """
-    options["kwargs"] = dict(options.get("kwargs") or {})
     if isinstance(environment, VectorEnv | gymnasium.Env):
         environment, options["kwargs"] = copies_of(environment), {}
-    return _make(environment, _How(**options), to_learn=False)
+    return make(environment, to_learn=False, **options)
 
 
 def is_instance(environment: Any) -> bool:
@@ -115,44 +146,11 @@ def complete_options(environment: str, options: Mapping[str, Any]) -> dict[str, 
 class _How(NamedTuple):
     """The arguments of `make` besides the environment."""
 
-    num_envs: int = 1
-    vectorization: str = "sync"
-    worker_timeout: float = subproc.TIMEOUT
-    render_mode: str | None = None
-    kwargs: dict[str, Any] = {}  # noqa: RUF012 - never changed
-
-
-def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
-    if how.num_envs < 1:
-        raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
-    if how.vectorization not in (known := get_args(Vectorization)):
-        raise UsageError(f"vectorization is {how.vectorization!r}.{did_you_mean(how.vectorization, known)}")
-    if env_registry.is_device(environment):
-        _check_no_processes(_name(environment), how)
-        from duetto.environments import device_adapters, device_env  # they import JAX
-
-        env = device_adapters.make_device_env(environment, how.kwargs)
-        return VecEnv(device_env.DeviceEngine(env, how.num_envs, _name(environment)))
-    if isinstance(environment, str) and environment.startswith(envpool_vector.PREFIX):
-        _check_no_processes(environment, how)
-        return VecEnv(envpool_vector.EnvPoolEngine(environment, how.num_envs, how.kwargs))
-    environment = env_registry.resolved(environment)
-    game = atari.find(environment) if isinstance(environment, str) else None
-    if game:
-        return VecEnv(_make_atari(game, how, to_learn), game.id)
-    if isinstance(environment, VectorEnv | gymnasium.Env):
-        return _wrap_instance(environment, how)
-    if isinstance(environment, str):
-        env_registry.check_known(environment)
-        spec = env_registry.registration(environment)
-        single = partial(_make_registered, environment, how.render_mode, how.kwargs, spec)
-        return VecEnv(_several(single, environment, how))
-    if callable(environment):
-        single = partial(_make_by_factory, environment, how.render_mode, how.kwargs)
-        return VecEnv(_several(single, _name(environment), how))
-    if hasattr(environment, "step"):
-        raise UsageError(f"{_kind(environment)} is no gymnasium.Env. {DERIVE}")
-    raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory (with num_envs).")
+    num_envs: int
+    vectorization: str
+    worker_timeout: float
+    render_mode: str | None
+    kwargs: dict[str, Any]
 
 
 def _check_no_processes(label: str, how: _How, renders: bool = False) -> None:
@@ -194,14 +192,7 @@ def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
         raise env_registry.explain(game.id, {}, error) from error
     if not (options.episodic_life or options.clip_rewards or options.log_rewards or fires):
         return played
-    return LearnerView(
-        played,
-        episodic_life=options.episodic_life and to_learn,
-        life_starts=options.episodic_life,
-        clip_rewards=options.clip_rewards,
-        log_rewards=options.log_rewards,
-        fires=fires,
-    )
+    return LearnerView(played, options, to_learn, fires)
 
 
 def _make_registered(
@@ -215,31 +206,17 @@ def _make_registered(
     hides = kwargs.pop(OPTION, False)
     if render_mode is not None:  # an environment without rendering need not accept it
         kwargs = kwargs | {"render_mode": render_mode}
+        if family is env_registry.MUJOCO and kwargs.keys().isdisjoint(_CAMERAS):  # else a cheetah leaves the view
+            kwargs["camera_name"] = "track"
     try:
         # Gymnasium's passive checker only warns; VecEnv checks what matters.
         with silence.mujoco_compiler() if family is env_registry.MUJOCO else contextlib.nullcontext():
             env = gymnasium.make(environment, disable_env_checker=True, **kwargs)
     except Exception as error:
         raise env_registry.explain(environment, kwargs, error) from error
-    if "default_camera_config" not in kwargs:
-        _follow_with_camera(env)
     env = fix_resets(env)
     env = HideVelocity(env) if hides else env
     return minigrid.wrap(env) if family is env_registry.MINIGRID else env
-
-
-def _follow_with_camera(env: gymnasium.Env) -> None:
-    """Let the camera of a MuJoCo environment follow the body, if the model has such a camera.
-
-    Gymnasium's default camera is fixed, and a cheetah that runs leaves its view within a second. A camera chosen by
-    `camera_id` or `camera_name` stays.
-    """
-    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
-    if renderer is None or getattr(renderer, "camera_id", None) not in (None, -1):
-        return
-    cameras = [renderer.model.cam(number).name for number in range(renderer.model.ncam)]
-    if "track" in cameras:
-        renderer.camera_id = cameras.index("track")
 
 
 def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
@@ -247,7 +224,7 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
         parameters = inspect.signature(factory).parameters
         if "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             kwargs = kwargs | {"render_mode": render_mode}
-    name = _name(factory)
+    name = label_of(factory)
     try:
         env = factory(**kwargs)
     except UsageError:
@@ -265,17 +242,12 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
             f"The factory {name} returned the same environment twice. Make a new one at each call, or pass the "
             "environment itself: training and evaluations need separate ones."
         )
-    with contextlib.suppress(TypeError):  # a class with __slots__
-        _RETURNED[id(inner)] = inner
+    _RETURNED[id(inner)] = inner
     return env
 
 
 # Environments that factories returned, by id(), while they exist.
 _RETURNED: WeakValueDictionary[int, gymnasium.Env] = WeakValueDictionary()
-
-
-def _name(environment: Any) -> str:
-    return environment if isinstance(environment, str) else getattr(environment, "__name__", type(environment).__name__)
 
 
 def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:

@@ -57,15 +57,7 @@ def wrap(env: gymnasium.Env) -> gymnasium.Env:
     """Wrap a MiniGrid environment so that networks can read it."""
     # BabyAI prints a line for each mission that it rejects.
     vars(importlib.import_module("minigrid.envs.babyai.core.roomgrid_level"))["print"] = lambda *_: None
-    return _VectorView(_PythonActions(env))
-
-
-class _PythonActions(gymnasium.ActionWrapper):
-    """A wrapper that converts actions to int: MiniGrid compares them with enums, which is slow for NumPy integers."""
-
-    @override
-    def action(self, action: Any) -> int:
-        return int(action)
+    return _VectorView(env)
 
 
 class _VectorView(gymnasium.ObservationWrapper):
@@ -83,6 +75,10 @@ class _VectorView(gymnasium.ObservationWrapper):
         self._compass, self._words = cells * length, cells * length + DIRECTIONS
         self._size = self._words + len(VOCABULARY)
         self.observation_space = gymnasium.spaces.Box(0, 1, (self._size,), np.uint8)
+
+    @override
+    def step(self, action: Any) -> Any:
+        return super().step(int(action))  # MiniGrid compares it with enums, which is slow for NumPy integers
 
     @override
     def observation(self, observation: Any) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from duetto.functional.pytree import tree_map
+
 Tree = np.ndarray | dict[str, np.ndarray]
 
 
@@ -17,23 +19,19 @@ def array(value: Any) -> np.ndarray:
 
 def copy(tree: Tree) -> Tree:
     """Return a copy that shares no memory with `tree`."""
-    return {name: part.copy() for name, part in tree.items()} if isinstance(tree, dict) else tree.copy()
+    return tree_map(np.copy, tree)
 
 
 def take(tree: Tree, rows: np.ndarray) -> Tree:
     """Return copies of the given rows. `rows` are indices (K,)."""
-    return {name: part[rows] for name, part in tree.items()} if isinstance(tree, dict) else tree[rows]
+    return tree_map(lambda part: part[rows], tree)
 
 
 def assign(target: Tree, source: Tree, rows: np.ndarray) -> None:
     """Overwrite the given rows (mask or indices) of `target` with the same rows of `source`."""
-    if isinstance(target, dict):
-        assert isinstance(source, dict)
-        for name, part in target.items():
-            part[rows] = source[name][rows]
-    else:
-        assert isinstance(source, np.ndarray)
-        target[rows] = source[rows]
+    given = dict(parts(source))
+    for name, part in parts(target):
+        part[rows] = given[name][rows]
 
 
 def parts(tree: Tree) -> Iterator[tuple[str, np.ndarray]]:

@@ -32,7 +32,7 @@ from typing_extensions import override
 from duetto import subprocess_python
 from duetto.environments import obs_tree, validation
 from duetto.environments.actions import ALWAYS, KEY
-from duetto.environments.engines import Engine, StepResult, SyncEngine, plain_metadata
+from duetto.environments.engines import Engine, StepResult, SyncEngine
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.exact_resume import PATIENCE
 from duetto.environments.obs_tree import Tree
@@ -133,8 +133,8 @@ class SubprocEngine(Engine):
         return [value for _, value in answers]
 
     @override
-    def reset(self, seed: int | None) -> Tree:
-        return self._first(self._ask("reset", [None if seed is None else seed + i for i in range(self.num_envs)]))
+    def reset(self, seed: int) -> Tree:
+        return self._first(self._ask("reset", range(seed, seed + self.num_envs)))
 
     def _first(self, rows: list[Tree]) -> Tree:
         """Concatenate the workers' first observations."""
@@ -145,21 +145,13 @@ class SubprocEngine(Engine):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        rows = self._ask("step", actions)
-        next_obs, reward, terminated, truncated, first, lives, success = zip(*rows, strict=True)
-        return StepResult(
-            tree_map_many(np.concatenate, next_obs),
-            np.array(reward),
-            np.array(terminated),
-            np.array(truncated),
-            tree_map_many(
-                np.concatenate,
-                [final if new is None else new for final, new in zip(next_obs, first, strict=True)],
-            ),
-            np.array([new is not None for new in first]),
-            lives=None if None in lives else np.array(lives),
-            success=None if all(one is None for one in success) else np.array(success, np.float64),  # None: NaN
-        )
+        next_obs, first, lives, numbers = zip(*self._ask("step", actions), strict=True)
+        reward, terminated, truncated, success = np.concatenate(numbers, axis=1)
+        ends = terminated > 0, truncated > 0
+        obs = [final if new is None else new for final, new in zip(next_obs, first, strict=True)]
+        final, following = (tree_map_many(np.concatenate, trees) for trees in (next_obs, obs))
+        shown = None if None in lives else np.array(lives)
+        return StepResult(final, reward, *ends, following, ends[0] | ends[1], lives=shown, success=success)
 
     @override
     def reset_env(self, env: int, seed: int) -> Tree:
@@ -253,17 +245,11 @@ class _Line:
             self._process.wait(TO_GIVE_UP)
         code, ended = self._process.returncode, "does not answer any more"
         if code is not None:
-            ended = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
+            ended = f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
         why = "Look for the cause in the environment and the code that it calls; its output is above"
         if code == -signal.SIGKILL:
             why = "If the machine ran out of memory, train with fewer environments"
         return EnvironmentFault(f"its process {ended}. {why}.", self.env, failed=True)
-
-
-def _signal_name(number: int) -> str:
-    with suppress(ValueError):  # of the real-time signals, only two have names
-        return signal.Signals(number).name
-    return f"signal {number}"
 
 
 def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -316,13 +302,13 @@ class _Worker:
             warnings.simplefilter("ignore")
             self._engine = SyncEngine([cloudpickle.loads(packed)()])
         [env] = self._engine.envs
-        return env.observation_space, env.action_space, plain_metadata(env)
+        return env.observation_space, env.action_space, env.metadata
 
     def step(self, action: Any) -> tuple[Any, ...]:
         result = self._engine.step(np.asarray(action)[None])
-        reward, *ends = (float(result.reward[0]), bool(result.terminated[0]), bool(result.truncated[0]))
-        lives, success = (None if one is None else one[0] for one in (result.lives, result.success))
-        return result.next_obs, reward, *ends, result.obs if any(ends) else None, lives, success
+        numbers = np.stack([result.reward, result.terminated, result.truncated, result.success])
+        lives = None if result.lives is None else result.lives[0]
+        return result.next_obs, result.obs if result.starts[0] else None, lives, numbers
 
     def call(self, packed: bytes) -> Any:
         return self._engine.call(cloudpickle.loads(packed))

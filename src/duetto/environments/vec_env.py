@@ -23,7 +23,7 @@ from duetto.environments.errors import EnvironmentFault, shown
 from duetto.environments.obs_tree import Tree
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.functional import state_schema
-from duetto.functional.state_schema import ANY, DictOf, OptionalOf
+from duetto.functional.state_schema import ANY, DictOf
 from duetto.networks import masks
 from duetto.networks.spaces import Space
 
@@ -93,7 +93,7 @@ class VecEnv:
         self.restored: np.ndarray = np.ones(self.num_envs, bool)
         self.not_restored: list[str] = []
         self.aborted: np.ndarray | None = None
-        self._seed: int | None = None
+        self._seed = 0
         self._rows = np.arange(self.num_envs)
         self.started: bool = False
         self._rendered = False
@@ -108,7 +108,7 @@ class VecEnv:
             )
         return self._shown
 
-    def reset(self, seed: int | None) -> None:
+    def reset(self, seed: int) -> None:
         """Start new episodes; environment i gets the seed `seed + i`.
 
         Later episodes are not seeded: they continue the environment's random generator.
@@ -121,6 +121,8 @@ class VecEnv:
         """Start a new episode in one environment with this seed; its unfinished episode is dropped."""
         with self._telling():
             obs, row = self.engine.reset_env(env, seed), np.array([env])
+        if obs is None:
+            return
         self._check_obs(obs_tree.take(obs, row), row)
         obs_tree.assign(self._obs, obs, row)
         self._shown = obs_tree.copy(self._obs)
@@ -170,11 +172,6 @@ class VecEnv:
     def masked(self) -> bool:
         """Whether the environments give action masks; False before the first reset."""
         return self.started and masks.mask_of(self._obs) is not None
-
-    @property
-    def waiting(self) -> np.ndarray:
-        """(N,) bool, True where `obs` is an episode's final observation, and the action for it will be ignored."""
-        return self.engine.pending.copy()
 
     @property
     def environments(self) -> list[Any]:
@@ -228,7 +225,7 @@ class VecEnv:
             )
         return frame
 
-    def show(self, seed: int | None) -> None:
+    def show(self, seed: int) -> None:
         """Reset environments with render_mode "human"; the first reset opens a window.
 
         Raises:
@@ -286,7 +283,7 @@ class VecEnv:
         Raises:
             CheckpointError: The state is of other environments, or of another number of them.
         """
-        form = {"num_envs": int, "seed": OptionalOf(int), "steps": int, "environments": ANY}
+        form = {"num_envs": int, "seed": int, "steps": int, "environments": ANY}
         state_schema.check(state, form, "stepper")
         if state["num_envs"] != self.num_envs:
             raise CheckpointError(
@@ -295,7 +292,7 @@ class VecEnv:
             )
         self._check_rows(state)
         self._seed, self.steps = state["seed"], state["steps"]
-        seed = int(np.random.SeedSequence([self._seed or 0, self.steps]).generate_state(1)[0] >> 1)
+        seed = int(np.random.SeedSequence([self._seed, self.steps]).generate_state(1)[0] >> 1)
         saved = state["environments"]
         with self._telling():
             if saved is None:
@@ -351,14 +348,8 @@ class VecEnv:
         return Transition(rows, *(obs_tree.take(part, rows) for part in whole))  # type: ignore[arg-type]
 
     def _count(self, result: StepResult, rows: np.ndarray) -> list[Episode]:
-        score = result.reward if result.score is None else result.score
-        if result.reset_only is None:
-            self._returns += score
-            self._lengths += 1
-        else:  # a game's score includes the rewards of reset-only steps
-            scored = rows if result.score is None else self._rows
-            self._returns[scored] += score[scored]
-            self._lengths[rows] += 1
+        self._returns += result.reward if result.score is None else result.score  # 0 in a step that only resets
+        self._lengths[rows] += 1
         done = result.terminated | result.truncated if result.ended is None else result.ended
         if not np.count_nonzero(done):
             return []

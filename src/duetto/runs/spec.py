@@ -264,9 +264,5 @@ def slug(label: str) -> str:
 
 def label_of(environment: Any) -> str:
     """Return an environment's name: its id (a path to a file made absolute), or the name of its class or factory."""
-    if isinstance(environment, str):
-        return user_code.absolute(environment)
-    spec = None if isinstance(environment, type) else getattr(environment, "spec", None)
-    if spec is not None:
-        return spec.id
-    return getattr(environment, "__name__", None) or type(getattr(environment, "unwrapped", environment)).__name__
+    label = environments.label_of(environment)
+    return user_code.absolute(label) if isinstance(environment, str) else label

@@ -90,7 +90,7 @@ class Collector(Source):
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
         obs = self._stepper.obs
         if self._normalizer.mode in ("collected", "steps"):
-            waiting = self._stepper.waiting
+            waiting = self._stepper.engine.pending
             self._normalizer.observe(obs_tree.take(obs, np.flatnonzero(~waiting)) if waiting.any() else obs)
         action, extras = self._act(obs, step, total_steps)
         transition, episodes = self._stepper.step(action)
