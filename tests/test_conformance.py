@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +12,84 @@ from array_api_compat import array_namespace
 from duetto.algorithms import ALGORITHMS, DDPG, Algorithm
 from duetto.errors import UsageError
 from duetto.testing import check_algorithm, checks
+from duetto.testing.conformance import check_options
+
+PER: dict[str, Any] = {"prioritized": True}
+LSTM: dict[str, Any] = {"recurrent": "lstm"}
+OU: dict[str, Any] = {"exploration": "ou"}
+LINEAR: dict[str, Any] = {"learning_rate_decay": "linear"}
+
+# For an option, the value to try (by default chosen from its default), and other options that must be set for the
+# option to have an effect. None: it has no effect in a short random run.
+ALTERNATIVES: dict[str, Any] = {
+    "replay_capacity": (30, {}),
+    "priority_exponent": (1.0, PER),
+    "priority_epsilon": (0.5, PER),
+    "importance_exponent": (1.0, PER),
+    "importance_anneal_samples": (5, PER),
+    "recurrent": ("lstm", {}),
+    "recurrent_size": (6, LSTM),
+    "recurrent_layers": (2, LSTM),
+    "burn_in": (1, LSTM),
+    "unroll": (5, LSTM),
+    "overlap": (3, LSTM),
+    "stored_carry": (False, LSTM),
+    "learn_from_start": (False, LSTM),
+    "priority_mix": (0.1, LSTM | PER),
+    "previous_reward": ("raw", LSTM),
+    "learning_rate_final": (0.5, LINEAR),
+    "max_grad_norm": (0.01, {}),
+    "hidden": ((16,), {}),
+    "head_hidden": ((4,), {}),
+    "exploration_steps": (200, {"exploration": "linear", "exploration_start": 1.0}),
+    "double": (False, {"learning_rate": 0.5, "tau": 0.1, "target_period": 1, "train_every": 1, "dueling": False}),
+    "ou_theta": (0.5, OU),
+    "ou_reset": (False, OU),
+    "ladder_exponent": (0.5, {"exploration": "ladder", "exploration_start": 0.9}),
+    "rescale_epsilon": (0.1, {"rescale_values": True}),
+    "num_atoms": (51, {"critic": "categorical"}),
+    "value_range": ((-3.0, 3.0), {"critic": "categorical"}),
+    "return_bound": (0.5, {"normalize_rewards": True}),
+    "exploration_end": (0.5, {"exploration": "linear"}),
+    "critic_action_layer": (1, {}),
+    "critic_hidden": ((8,), {}),
+    "initializer_final_bound": (0.003, {}),
+    "demonstration_priority_epsilon": (1.0, PER),
+    "share_by_priority": (True, PER),
+    "demonstrations": None,
+    "image_features": None,
+    "stochastic_evaluation": None,
+    "evaluation_epsilon": None,
+    "hindsight": None,
+    "hindsight_share": None,
+    "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
+    "train_at_episode_end": (True, {"recurrent": "none"}),
+    "clip_range": (0.001, {}),
+    "clip_range_decay": ("linear", {"clip_range": 0.01}),
+    "clip_value": (True, {"clip_range": 0.01}),
+    "target_kl": (1e-6, {"learning_rate": 0.01}),
+    "observation_statistics": ("steps", {"normalize_observations": True}),
+    "observation_clip": (0.5, {"normalize_observations": True}),
+    "normalization_prior": (0.5, {"normalize_rewards": True}),
+    "rollout_steps": (4, {}),
+    "minibatches": (4, {}),
+}
+OWN_ALTERNATIVES: dict[str, dict[str, Any]] = {  # of one algorithm
+    "bc": {"train_at_episode_end": None},
+    "crossq": {
+        "network": ("layer_norm", {}),  # a trial ends before renormalization starts
+        "critic_action_layer": (1, {"network": "layer_norm"}),
+    },
+    "dqfd": {"train_at_episode_end": None},
+    "flashsac": {
+        "num_atoms": (21, {}),
+        "noise_repeats": (1, {}),
+        "initializer_gain": (0.5, {"project_weights": False}),
+        "initializer_final_bound": (0.003, {"project_weights": False}),
+    },
+    "tqc": {"num_quantiles": (24, {})},
+}
+
 
 SLOW = {"spaces", "recurrence", "precision"}  # minutes for all algorithms, mostly JAX's compiler
 
@@ -27,7 +105,10 @@ def cases() -> list[Any]:
 
 @pytest.mark.parametrize(("kind", "check"), cases())
 def test_conforms(kind: type[Algorithm], check: str):
-    check_algorithm(kind, check)
+    if check == "options":
+        check_options(kind, ALTERNATIVES | OWN_ALTERNATIVES.get(kind.name(), {}))
+    else:
+        check_algorithm(kind, check)
 
 
 def test_unknown_check_is_refused():
@@ -41,7 +122,6 @@ class Unread(DDPG):
     """An option without effect."""
 
     temperature: float = 1.0
-    alternatives: ClassVar[dict[str, Any]] = dict.fromkeys(DDPG.options())  # check only its own option
 
 
 @dataclass(frozen=True)
@@ -94,7 +174,6 @@ class TwoOptions(DDPG):
     """An option that has another effect on JAX if it is not the default."""
 
     scale: float = 1.0
-    alternatives: ClassVar[dict[str, Any]] = dict.fromkeys(DDPG.options())
 
     def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
         scale = self.scale if "torch" in array_namespace(batch.reward).__name__ else self.scale**2

@@ -140,11 +140,9 @@ def test_every_hyperparameter_can_be_set(train: Command, name: str, required_opt
     wanted = {
         field: other_value(algorithm, field)
         for field in algorithm.options()
-        if not field.endswith("_network")
-        and field not in INTERDEPENDENT
-        and algorithm.alternatives.get(field, ()) is not None
+        if not field.endswith("_network") and field not in INTERDEPENDENT
     }
-    if algorithm.recurrent != "none":  # not allowed with recurrent networks
+    if algorithm.recurrent != "none" or name in ("bc", "dqfd"):  # not allowed with recurrent networks, demonstrations
         wanted.pop("train_at_episode_end", None)
     arguments: list[str] = []
     for field, value in wanted.items():

@@ -10,6 +10,7 @@ from demo_cases import AlternatingExpert, Diary, assert_same_episode, diary
 
 from duetto.demonstrations import RecordedGame, record
 from duetto.environments import VecEnv, make
+from duetto.environments.atari import AtariOptions
 from duetto.environments.engines import SyncEngine
 from duetto.environments.learner_view import LearnerView
 from duetto.errors import UsageError
@@ -83,7 +84,9 @@ def test_expert_receives_its_rewards():
 
 def test_lost_life_ends_a_demonstration_but_not_the_game():
     # Seed 3: 4 steps, a life lost after the second; actions 1, 0, 1, 0; rewards 1, 0, 3, 0, clipped to their sign.
-    stepper = VecEnv(LearnerView(SyncEngine([Diary(lives=True)]), episodic_life=True, clip_rewards=True))
+    stepper = VecEnv(
+        LearnerView(SyncEngine([Diary(lives=True)]), AtariOptions(episodic_life=True, clip_rewards=True), True, False)
+    )
     first, second = record(AlternatingExpert(), stepper, 2, seed=3)
     assert (first.seed, second.seed) == (3, 4)
     assert first.score == 4.0

@@ -302,7 +302,7 @@ class Algorithm(Options):
         observations: The supported observation spaces, in words.
         actions: The supported action spaces, in words.
         small: Options that make a trial of `duetto.testing` quick.
-        alternatives: Values with which `duetto.testing` checks that every option has an effect. An entry is (value,
+        alternatives: Values with which `duetto.testing` checks that a custom option has an effect. An entry is (value,
             options): `value` has an effect together with the other `options` ({} if it needs none). An entry None
             skips the option. For an option without an entry, `duetto.testing` chooses a value.
     """

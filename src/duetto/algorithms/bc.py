@@ -54,7 +54,6 @@ class BC(R2D2):
     rescale_values: ClassVar[bool] = False
     rescale_epsilon: ClassVar[float] = 0.0
 
-    alternatives: ClassVar[dict[str, Any]] = {"train_at_episode_end": None}
     option_table: ClassVar[OptionTable] = {
         **in_group("demonstrations", "demonstrations", "pretraining_updates", search="auto"),
         **in_group("demonstrations", "demonstration_share"),

@@ -56,10 +56,6 @@ class CrossQ(SAC):
 
     # With ReLU, the gradient of some biases is only rounding error, which Adam scales to full steps.
     small: ClassVar[dict[str, Any]] = {"activation": "tanh"}
-    alternatives: ClassVar[dict[str, Any]] = {
-        "network": ("layer_norm", {}),  # a trial ends before renormalization starts
-        "critic_action_layer": (1, {"network": "layer_norm"}),
-    }
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:

@@ -65,7 +65,6 @@ class DQfD(DQN):
     weight_decay: NonNegative = 1e-5
     decoupled_weight_decay: bool = True
 
-    alternatives: ClassVar[dict[str, Any]] = {"train_at_episode_end": None}
     option_table: ClassVar[OptionTable] = {
         **in_group("demonstrations", "demonstrations", "pretraining_updates", search="auto"),
         "demonstration_share": Option("demonstrations", search={"factor": 4}),

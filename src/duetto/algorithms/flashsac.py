@@ -76,12 +76,6 @@ class FlashSAC(SAC):
     """Maximum number of steps with the same noise; 1 for new noise at each step."""
 
     small: ClassVar[dict[str, Any]] = {"hidden": (8,), "critic_hidden": (8,), "num_atoms": 11}
-    alternatives: ClassVar[dict[str, Any]] = {
-        "num_atoms": (21, {}),
-        "noise_repeats": (1, {}),
-        "initializer_gain": (0.5, {"project_weights": False}),
-        "initializer_final_bound": (0.003, {"project_weights": False}),
-    }
     option_table: ClassVar[OptionTable] = {
         **in_group("networks", "project_weights", rare=True),
         **in_group("exploration", "noise_repeats"),

@@ -73,7 +73,6 @@ class TQC(SAC):
     num_atoms: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
     value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    alternatives: ClassVar[dict[str, Any]] = {"num_quantiles": (24, {})}
     option_table: ClassVar[OptionTable] = in_group("", "num_critics", "num_quantiles")
 
     def __post_init__(self) -> None:

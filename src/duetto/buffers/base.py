@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
-from duetto.errors import CheckpointError
 from duetto.functional.pytree import tree_map, tree_map_many
 
 NOTHING: Mapping[str, Any] = {}
@@ -96,16 +95,10 @@ class Memory:
 
     def load_segment(self, segment: dict[str, np.ndarray]) -> None:
         """Load a result of `segment`. Call `load_state_dict` first; then load segments in any order."""
-        raise CheckpointError("The checkpoint contains a replay buffer, but this run learns from rollouts.")
-
-
-def joined(steps: list[Experience]) -> Experience:
-    """Concatenate the rows of all steps, in order. Drop extras that some of the steps lack."""
-    return steps[0] if len(steps) == 1 else concatenated(_with_common_extras(steps))
 
 
 def cut(steps: Experience, counts: list[int]) -> list[Experience]:
-    """Split steps into parts; part i has `counts[i]` rows. This undoes `joined`, except for dropped extras."""
+    """Split steps into parts; part i has `counts[i]` rows. This undoes `concatenated`."""
     ends = np.cumsum(counts)
     return [rows(steps, slice(end - count, end)) for end, count in zip(ends, counts, strict=True)]
 
@@ -124,7 +117,7 @@ def side_by_side(blocks: list[Experience], counts: list[list[int]]) -> Experienc
     place = np.empty(len(step), np.int64)  # the row of the result for each row of the blocks
     place[step.argsort(kind="stable")] = np.arange(len(step))
     places = np.split(place, np.cumsum([sum(own) for own in counts])[:-1])
-    return scattered(_with_common_extras(blocks), places)
+    return scattered(blocks, places)
 
 
 def scattered(trees: Sequence[Any], rows: Sequence[np.ndarray]) -> Any:
@@ -156,12 +149,6 @@ def without_prefix(values: Mapping[str, np.ndarray], prefix: str) -> dict[str, n
     return {name.removeprefix(prefix): part for name, part in values.items() if name.startswith(prefix)}
 
 
-def rows(tree: Any, which: slice | np.ndarray) -> Any:
+def rows(tree: Any, which: int | slice | np.ndarray) -> Any:
     """Return the rows `which` of all arrays in a tree."""
     return tree_map(itemgetter(which), tree)
-
-
-def _with_common_extras(steps: Sequence[Experience]) -> list[Experience]:
-    """Return the steps without extras that some of them lack. Steps with random actions have no extras."""
-    names = [name for name in steps[0].extras if all(name in one.extras for one in steps)]
-    return [one._replace(extras={name: one.extras[name] for name in names}) for one in steps]

@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from duetto.algorithms.base import Batch, ReplaySpec
 from duetto.buffers.episode_storage import Field, too_large, transition_fields
@@ -42,10 +41,9 @@ class DeviceReplay:
 
     def allocate(self) -> Arrays:
         """Return an empty buffer of zeros. Raise UsageError if it does not fit into memory."""
-        dtypes = {n: np.int32 if field.dtype == np.int64 else field.dtype for n, field in self.fields.items()}
         try:
             return {
-                name: jnp.zeros((self.rows, self.num_envs, *field.shape), dtypes[name])
+                name: jnp.zeros((self.rows, self.num_envs, *field.shape), jax.dtypes.canonicalize_dtype(field.dtype))
                 for name, field in self.fields.items()
             }
         except (jax.errors.JaxRuntimeError, MemoryError) as error:

@@ -34,12 +34,10 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Tree
-from duetto.buffers.base import Experience
+from duetto.buffers.base import Experience, without_prefix
 from duetto.buffers.sampling import PriorityLine
 from duetto.errors import CheckpointError, UsageError
-from duetto.functional import state_schema
 from duetto.functional.pytree import tree_map
-from duetto.functional.state_schema import ArrayOf
 from duetto.networks.spaces import Box, Dict, MultiDiscrete, Space, num_columns
 
 MOST_WRITTEN = 2**48  # max number of steps of one environment; checkpoints with more are invalid
@@ -84,7 +82,6 @@ class EpisodeStorage:
             fields = [*(whole[name] for name in STEP), *self._frame_fields.values()]
             what, hint = f"replay_capacity {num_envs * rows}", "Lower replay_capacity."
             raise too_large(what, hint, fields, num_envs * rows) from error
-        self._missing = 0  # steps of a loaded state whose segments are not loaded yet
 
     def __len__(self) -> int:
         return int(self.stored.sum())
@@ -103,7 +100,6 @@ class EpisodeStorage:
         Raises:
             CheckpointError: A checkpoint was loaded without all its steps.
         """
-        self.check_complete()
         obs, next_newest = dict(named("obs", steps.obs)), self._stacks.frame(dict(named("obs", steps.next_obs)))
         env = steps.env
         number, first = self.written[env], self._frames[env]
@@ -192,10 +188,6 @@ class EpisodeStorage:
                 found[name] = pool.take(newest, axis=0)
         return unnamed("obs", found)
 
-    def next_part(self, name: str, index: np.ndarray) -> np.ndarray:
-        """Return the entry `name` of the steps' next observations. This entry must not be a stack of frames."""
-        return self._pool[f"obs/{name}"].take(self._places[1].take(index), axis=0)
-
     @property
     def line(self) -> PriorityLine:
         """The `PriorityLine` of all stored steps. Each step is an item with p^α = 1."""
@@ -250,9 +242,6 @@ class EpisodeStorage:
         Raises:
             CheckpointError: The state has another form, or impossible numbers.
         """
-        bits = ArrayOf(len(self.written), (-(-self.rows // 8),), np.uint8)
-        form = dict.fromkeys(("written", "frames", "needed"), self.written) | {"open": self.open, "truncated": bits}
-        state_schema.check(state, form, "memory/envs")
         written, frames, needed = (state[name] for name in ("written", "frames", "needed"))
         stored = np.minimum(written, self.rows)
         possible = (needed >= 0) & (needed <= frames) & (frames - needed <= stored * (self.stacked + 1))
@@ -263,9 +252,9 @@ class EpisodeStorage:
         if (places := int((frames - needed).max())) > self._size:
             self._grow(places)
         self.written[:], self.open[:], self._frames[:] = written, state["open"] & (written > 0), frames
-        self._places[:], self._limit[:], self._missing = -1, needed + self._size, len(self)
+        self._limit[:] = needed + self._size
         self.ended += 1
-        bits = np.unpackbits(state["truncated"].astype(np.uint8), axis=1, count=self.rows)
+        bits = np.unpackbits(state["truncated"], axis=1, count=self.rows)
         self.columns["truncated"][:] = bits.ravel()
 
     def segment(self, since: np.ndarray) -> Segment:
@@ -293,38 +282,21 @@ class EpisodeStorage:
         Raises:
             CheckpointError: A field is missing, or its number of rows differs from the segment's counts.
         """
-        self._check_segment(segment)
+        rows = {"action": segment["count"], next(iter(self._pool)): segment["frame_count"]}
+        if any(
+            len(segment[name]) != count.sum() for name, count in rows.items()
+        ):  # before memory is allocated for them
+            raise CheckpointError("A segment of the replay buffer has another number of steps than it says.")
         env, number = expand(segment["start"], segment["count"])
         index, oldest = self.index(env, number), np.maximum(self.written - self.rows, 0)[env]
         wanted = (number >= oldest) & (number < self.written[env])
-        wanted[wanted] = self._places[0, index[wanted]] < 0  # not loaded yet
         for name in _IN_SEGMENTS:
             self.columns[name][index[wanted]] = segment[name][wanted]
         self._set_frame(index[wanted], segment["frame"][wanted])
-        self._missing -= int(np.count_nonzero(wanted))
         env, frame = expand(segment["frame_start"], segment["frame_count"])
         there = (frame >= (self._limit - self._size)[env]) & (frame < self._frames[env])
         for name, pool in self._pool.items():
             pool[self._place(env[there], frame[there])] = segment[name][there]
-
-    def check_complete(self) -> None:
-        """Raise CheckpointError while steps of a loaded state are missing."""
-        if self._missing:
-            raise CheckpointError(f"The checkpoint's replay buffer lacks {self._missing} of its transitions.")
-
-    def _check_segment(self, segment: Segment) -> None:
-        """Raise CheckpointError for an invalid segment, before memory is allocated for its rows."""
-        names = ("start", "count", "frame_start", "frame_count")
-        what = "a segment of the replay buffer"
-        state_schema.check(segment, dict.fromkeys(names, ArrayOf(len(self.written), (), np.int64)), what)
-        start, count, first, frames = (segment[name] for name in names)
-        if any(np.any((part < 0) | (part > 2 * MOST_WRITTEN)) for part in (start, count, first, frames)):
-            raise CheckpointError(f"A segment of the replay buffer has impossible counts: {count} steps from {start}.")
-        total, size = int(count.sum()), int(frames.sum())
-        form = {name: ArrayOf.like(self.columns[name], total) for name in _IN_SEGMENTS}
-        form |= {"frame": ArrayOf(total, (), np.int64)}
-        form |= {name: ArrayOf.like(pool, size) for name, pool in self._pool.items()}
-        state_schema.check(segment, form, what)
 
     # ------------------------------------------------------------------------------------------------ places
     def index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
@@ -447,7 +419,7 @@ def unnamed(name: str, values: dict[str, np.ndarray]) -> Tree:
     """Return an observation from its named parts: the inverse of `named`. Ignore other values."""
     if name in values:
         return values[name]
-    return {key.removeprefix(f"{name}/"): part for key, part in values.items() if key.startswith(f"{name}/")}
+    return without_prefix(values, f"{name}/")
 
 
 def _field(space: Any) -> Field:

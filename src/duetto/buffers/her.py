@@ -67,7 +67,7 @@ class Relabeling:
             EnvironmentFailedError: `compute_reward` disagrees with the rewards that `step` returned.
         """
         chosen = random.random(len(index)) < self._spec.share
-        other = self._storage.next_part(ACHIEVED, self._steps(index, random.random(len(index))))
+        other = self._storage.observation(self._steps(index, random.random(len(index))), 1)[ACHIEVED]
         wide = chosen.reshape(-1, *(1,) * (other.ndim - 1))
         desired = np.where(wide, other, batch.obs[DESIRED])
         reward = self._goals.reward(batch.next_obs[ACHIEVED], desired)

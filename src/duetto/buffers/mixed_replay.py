@@ -25,11 +25,11 @@ from duetto.algorithms.base import Batch, DemonstrationSpec, ReplaySpec, Sequenc
 from duetto.buffers.base import Experience, Memory, Sample, rows, scattered
 from duetto.buffers.episode_storage import Segment
 from duetto.buffers.replay import Replay
+from duetto.buffers.sampling import checked_priorities
 from duetto.buffers.sharded_replay import ReplayFactory, ShardedReplay
 from duetto.errors import CheckpointError, UsageError
-from duetto.functional import rng, state_schema
+from duetto.functional import rng
 from duetto.functional.pytree import tree_leaves
-from duetto.functional.state_schema import ANY
 
 Kind = Replay | ShardedReplay
 
@@ -145,12 +145,12 @@ class MixedReplay(Memory):
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         if not self.needs_priorities:
             return
-        assert priority is not None
+        error = checked_priorities(self._agent.spec, sample, priority)
         assert isinstance(sample.batch, Batch | SequenceBatch)
-        for kind, flag in ((self._agent, 0), (self._experts, 1)):
-            rows = np.flatnonzero(sample.batch.expert == flag)
-            if len(rows):
-                kind.feedback(_part(sample, rows), priority[rows])
+        assert sample.batch.expert is not None
+        expert = sample.batch.expert > 0
+        for kind, own in ((self._agent, ~expert), (self._experts, expert)):
+            kind.learn_errors(sample.index[own], sample.stamp[own], error[own])
         if self._spec.by_priority:  # new items get the largest |δ| of both buffers
             self._agent.raise_largest(self._experts.sampler.largest)
 
@@ -171,8 +171,6 @@ class MixedReplay(Memory):
         Raises:
             CheckpointError: The demonstrations have changed since the run started.
         """
-        form = {"agent": ANY, "experts": ANY, "fingerprint": str, "pretrained": int, "random": ANY}
-        state_schema.check(state, form, "memory")
         if state["fingerprint"] != self._fingerprint:
             raise CheckpointError(
                 "The contents of the demonstrations have changed since the run started. Restore the old contents, or "
@@ -190,14 +188,6 @@ class MixedReplay(Memory):
     @override
     def load_segment(self, segment: Segment) -> None:
         self._agent.load_segment(segment)
-
-
-def _part(sample: Sample, rows: np.ndarray) -> Sample:
-    """Return some items of a sample, with the fields that `feedback` reads."""
-    batch = sample.batch
-    if isinstance(batch, SequenceBatch):
-        batch = batch._replace(mask=batch.mask[rows])
-    return Sample(batch, sample.index[rows], sample.stamp[rows])
 
 
 def own_spec(spec: ReplaySpec | SequenceSpec, mixing: DemonstrationSpec, steps: int) -> Any:

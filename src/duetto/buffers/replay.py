@@ -16,9 +16,8 @@ from duetto.buffers.her import HindsightGoals, Relabeling
 from duetto.buffers.sampling import MassItems, PriorityLine, ReplaySampler, checked_priorities
 from duetto.buffers.update_schedule import Schedule
 from duetto.errors import CheckpointError
-from duetto.functional import rng, state_schema
+from duetto.functional import rng
 from duetto.functional.returns import n_step_return
-from duetto.functional.state_schema import ANY, ArrayOf, DictOf
 
 
 class ReplayMemory(Memory):
@@ -31,10 +30,10 @@ class ReplayMemory(Memory):
     """
 
     def __init__(self, spec: Any, num_envs: int, rows: int, stacked: int, random: np.random.Generator) -> None:
-        self._spec: Any = spec  # a ReplaySpec or a SequenceSpec
+        self.spec: Any = spec  # a ReplaySpec or a SequenceSpec
         self._random = random
         self.rows: int = rows
-        self.schedule: Schedule = Schedule.of(spec)
+        self.schedule: Schedule = Schedule(spec)
         self.sampler: ReplaySampler = ReplaySampler(spec.prioritization)
         self._sizes = {"environments": num_envs, "rows": rows, "frames": stacked}  # a loaded state must have the same
         if isinstance(spec, SequenceSpec):
@@ -95,7 +94,7 @@ class ReplayMemory(Memory):
     def sample(self, size: int | None = None) -> Sample:
         """Return a batch of `size` items, by default `batch_size`. The buffer must not be empty."""
         line = self.line
-        found = self.resolve(self.sampler.draw(line, self._spec.batch_size if size is None else size, self._random))
+        found = self.resolve(self.sampler.draw(line, self.spec.batch_size if size is None else size, self._random))
         batch = found.batch
         if self.sampler.prioritized:
             batch = batch._replace(weight=self.sampler.weights(found.mass, line.least))
@@ -113,9 +112,12 @@ class ReplayMemory(Memory):
             ValueError: A priority is negative, or `priority` has another shape than the sample.
         """
         if self.sampler.prioritized:
-            error = checked_priorities(self._spec, sample, priority)
-            self.raise_largest(float(error.max(initial=0.0)))
-            self.prioritize(sample.index, sample.stamp, error)
+            self.learn_errors(sample.index, sample.stamp, checked_priorities(self.spec, sample, priority))
+
+    def learn_errors(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
+        """Set the priorities of items (B,) from their errors |δ|, and the largest error so far."""
+        self.raise_largest(float(error.max(initial=0.0)))
+        self.prioritize(index, stamp, error)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
@@ -124,17 +126,12 @@ class ReplayMemory(Memory):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the schedule. Raise CheckpointError if the state is of a buffer with other sizes."""
-        state_schema.check(state, {"shape": DictOf(int)}, "memory")
         saved, sizes = state["shape"], self._sizes
         if saved != sizes:
-            words = (f"{name} {saved.get(name)}, here {n}" for name, n in sizes.items() if saved.get(name) != n)
-            options = "burn-in, unroll, overlap, replay_capacity" if "overlap" in sizes else "replay_capacity"
             raise CheckpointError(
-                f"The checkpoint's replay buffer has other sizes ({'; '.join(words)}). Set {options} and the number of "
-                "environments back."
+                f"The checkpoint's replay buffer has other sizes ({saved}; here {sizes}). Set replay_capacity, "
+                "num_envs, replay_shards, burn_in, unroll and overlap back."
             )
-        envs, items = ArrayOf(sizes["environments"], None), ArrayOf(None, ())
-        state_schema.check(state, {"envs": DictOf(envs), "items": DictOf(items), "schedule": ANY}, "memory")
         self.schedule.load_state_dict(state["schedule"])
 
     def sampler_state(self) -> dict[str, Any]:
@@ -143,7 +140,6 @@ class ReplayMemory(Memory):
 
     def load_sampler_state(self, state: dict[str, Any]) -> None:
         """Restore the result of `sampler_state`."""
-        state_schema.check(state, {"items": dict, "sampler": dict, "random": ANY}, "memory")
         self.sampler.load_state_dict(state["sampler"])
         rng.restore_rng(self._random, state["random"])
 
@@ -180,11 +176,11 @@ class Replay(ReplayMemory):
     # ------------------------------------------------------------------------------------------------ filling
     @override
     def store(self, experience: Experience) -> None:
-        self._added(experience, self._storage.add(experience))
+        self._add_items(self._storage.add(experience))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the running episodes of all environments, or only of those that `envs` (N,) bool selects."""
-        self._interrupted(self._storage.interrupt(envs))
+        self._storage.interrupt(envs)
 
     # ------------------------------------------------------------------------------------------------ sampling
     @property
@@ -195,7 +191,6 @@ class Replay(ReplayMemory):
     @override
     def resolve(self, point: np.ndarray) -> ResolvedItems:
         """Return the items at the drawn points (B,). With HER, replace the goals of some items."""
-        self._storage.check_complete()
         index = self._items.find(point)
         batch = self._gather(index)
         if self._relabeling is not None:
@@ -251,13 +246,6 @@ class Replay(ReplayMemory):
         self._storage.load_segment(segment)
 
     # ------------------------------------------------------------------------------------------------ transitions
-    def _added(self, steps: Experience, index: np.ndarray) -> None:
-        """Add the items that the new steps at `index` (K,) complete. An environment has at most one new step."""
-        self._add_items(index)
-
-    def _interrupted(self, env: np.ndarray) -> None:
-        """Add the items that are complete because the episodes in `env` (K,) were cut off; for transitions, none."""
-
     def _add_items(self, index: np.ndarray) -> None:
         if isinstance(self._items, MassItems):
             self._items.add(index, self.sampler.mass(np.full(len(index), self.sampler.largest)))
@@ -271,7 +259,7 @@ class Replay(ReplayMemory):
 
     def _gather(self, index: np.ndarray) -> Any:
         """Return the batch of the items at `index` (B,), with weights of 1."""
-        reward, discount, last = self._one_step(index) if self._spec.n_step == 1 else self._n_steps(index)
+        reward, discount, last = self._one_step(index) if self.spec.n_step == 1 else self._n_steps(index)
         return Batch(
             obs=self._storage.observation(index),
             action=self._storage.columns["action"].take(index, axis=0),
@@ -279,7 +267,7 @@ class Replay(ReplayMemory):
             discount=discount,
             next_obs=self._storage.observation(last, 1),
             weight=np.ones(len(index), np.float32),
-            one_step=self._first_step(index) if self._spec.one_step and self._spec.n_step > 1 else None,
+            one_step=self._first_step(index) if self.spec.one_step and self.spec.n_step > 1 else None,
         )
 
     def _first_step(self, index: np.ndarray) -> OneStep:
@@ -288,16 +276,16 @@ class Replay(ReplayMemory):
 
     def _one_step(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the same as `_n_steps` for n = 1, but faster."""
-        discount = np.full(len(index), self._spec.discount, np.float32)
+        discount = np.full(len(index), self.spec.discount, np.float32)
         discount[self._storage.columns["terminated"].take(index)] = 0.0
         return self._storage.columns["reward"].take(index), discount, index
 
     def _n_steps(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the n-step sums of rewards from `index`, the discounts, and the last steps' indices: all (B,)."""
-        window, available = self._storage.ahead(index, self._spec.n_step)
+        window, available = self._storage.ahead(index, self.spec.n_step)
         reward, terminated, truncated = (
             self._storage.columns[name].take(window) for name in ("reward", "terminated", "truncated")
         )
-        summed, discount, length = n_step_return(reward, terminated, truncated, available, self._spec.discount)
+        summed, discount, length = n_step_return(reward, terminated, truncated, available, self.spec.discount)
         last = window[np.arange(len(index)), length - 1]
         return summed.astype(np.float32), discount.astype(np.float32), last

@@ -18,10 +18,8 @@ from duetto.algorithms.base import RolloutBatch, RolloutSpec, Tree
 from duetto.buffers.base import CARRY, NEXT_CARRY, Experience, Memory, Sample, without_prefix
 from duetto.buffers.episode_storage import Field, Values, named, unnamed
 from duetto.errors import CheckpointError
-from duetto.functional import state_schema
 from duetto.functional.pytree import tree_stack
 from duetto.functional.returns import explained_variance, generalized_advantages
-from duetto.functional.state_schema import ArrayOf, DictOf, ListOf
 from duetto.networks.layers import SequenceInput
 
 End = tuple[int, int, Values]  # time, environment, and the value function's input after the step
@@ -69,10 +67,8 @@ class Rollout(Memory):
         """Store a copy of one vector step."""
         time, env = self._filled, experience.env
         values = experience._asdict() | dict(named("obs", experience.obs)) | dict(experience.extras)
-        whole = len(env) == self._real.shape[1]
         for name, array in self._arrays.items():
-            if not whole:
-                array[time] = 0
+            array[time] = 0
             array[time, env] = values[name]
         self._real[time] = False
         self._real[time, env] = True
@@ -133,14 +129,12 @@ class Rollout(Memory):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of `state_dict`. Raise CheckpointError if that rollout had other sizes."""
-        state_schema.check(state, {"shape": ListOf(int), "filled": int}, "memory")
         if tuple(state["shape"]) != self._real.shape:
             raise CheckpointError(
                 f"The checkpoint's rollout has {state['shape'][0]} steps of {state['shape'][1]} environments, but this "
                 f"run's has {self._real.shape[0]} of {self._real.shape[1]}. Set rollout_steps and num_envs back."
             )
-        self._check_state(state)
-        filled = self._filled = int(state["filled"])
+        filled = self._filled = state["filled"]
         self._real[:filled] = state["real"]
         for name, array in self._arrays.items():
             array[:filled] = state["arrays"][name]
@@ -148,21 +142,6 @@ class Rollout(Memory):
         ends = state["ends"]
         rows = enumerate(zip(ends["time"].tolist(), ends["env"].tolist(), strict=True))
         self._ends = [(*at, _row({name: ends["next"][name] for name in self._next}, i)) for i, at in rows]
-
-    def _check_state(self, state: dict[str, Any]) -> None:
-        """Raise CheckpointError if the arrays do not have `filled` steps, or an episode ends at another step."""
-        (steps, num_envs), filled = self._real.shape, state["filled"]
-        form: dict[str, Any] = {"real": ArrayOf.like(self._real, filled), "next": DictOf(ArrayOf(num_envs, None))}
-        form["arrays"] = {name: ArrayOf.like(array, filled) for name, array in self._arrays.items()}
-        form["ends"] = {"time": ArrayOf(None, (), np.int64)}
-        state_schema.check(state, form, "memory")
-        following, time = state["next"], state["ends"]["time"]
-        rows = {name: ArrayOf.like(part, len(time)) for name, part in following.items()} if len(time) else {}
-        state_schema.check(state["ends"], {"env": ArrayOf(len(time), (), np.int64), "next": rows}, "memory/ends")
-        env = state["ends"]["env"]
-        inside = np.all((time >= 0) & (time < filled) & (env >= 0) & (env < num_envs))
-        if filled >= steps or (filled and not following) or not inside:
-            raise CheckpointError("The checkpoint's rollout is not one of this run: its counts contradict each other.")
 
     def _note_next(self, time: int, experience: Experience) -> None:
         following = self._next_input(experience)
@@ -265,7 +244,6 @@ class RecurrentRollout(Rollout):
 
     @override
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        state_schema.check(state, {"carry": DictOf(ArrayOf(self._real.shape[1], None))}, "memory")
         super().load_state_dict(state)
         self._carry = {name: np.array(part) for name, part in state["carry"].items()}
 

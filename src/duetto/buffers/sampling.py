@@ -19,9 +19,7 @@ import numpy as np
 from duetto.algorithms.base import Prioritization, SequenceBatch
 from duetto.buffers.base import Sample
 from duetto.errors import CheckpointError, NonFiniteError
-from duetto.functional import state_schema
 from duetto.functional.priorities import annealed_exponent, importance_weights, mass, sequence_priority
-from duetto.functional.state_schema import ArrayOf
 
 BRANCHING = 16  # children of a node; few levels are fast, as a batch needs one pass of NumPy calls for each level
 
@@ -89,8 +87,7 @@ class ReplaySampler:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of `state_dict`."""
-        state_schema.check(state, {"largest_priority": float, "sampled": int}, "memory/sampler")
-        self.largest, self.batches = float(state["largest_priority"]), int(state["sampled"])
+        self.largest, self.batches = state["largest_priority"], state["sampled"]
 
 
 class MassItems:
@@ -136,14 +133,8 @@ class MassItems:
             raise CheckpointError(
                 "The checkpoint's replay buffer has no priorities. Set prioritized to false, as when the run started."
             )
-        state_schema.check({"mass": masses}, {"mass": ArrayOf(len(index), (), np.float64)}, "memory/items")
-        if not np.all(np.isfinite(masses) & (masses >= 0)):
-            raise CheckpointError("The checkpoint's replay buffer has priorities that are negative or not finite.")
-        whole = np.zeros(len(self._sums.leaves))
-        whole[index] = masses
-        self._sums.fill(whole)
-        self._minima.fill(np.where(whole > 0, whole, np.inf))
-        self._count = int(np.count_nonzero(whole))
+        some = masses > 0  # an index without a step has the mass 0
+        self.add(index[some], masses[some])
 
 
 class PriorityTree:
@@ -178,12 +169,6 @@ class PriorityTree:
         for children, parents in pairwise(self._levels):
             index = index // BRANCHING
             parents.reshape(-1)[index] = self._combine.reduce(children.take(index, axis=0), axis=1)
-
-    def fill(self, values: np.ndarray) -> None:
-        """Set all leaves to `values` (size,)."""
-        self.leaves[:] = values
-        for children, parents in pairwise(self._levels):
-            parents.reshape(-1)[: len(children)] = self._combine.reduce(children, axis=1)
 
 
 class SumTree(PriorityTree):
@@ -231,10 +216,9 @@ def checked_priorities(spec: Any, sample: Sample, priority: np.ndarray | None) -
         raise ValueError(f"The priorities have shape {error.shape}, but the sample has {mask.shape}")
     counted = np.where(mask > 0, error, 0.0)
     if not np.isfinite(counted).all():
-        item, *step = np.argwhere(~np.isfinite(counted))[0].tolist()
         raise NonFiniteError(
-            f"Priority {', step '.join(map(str, (item, *step)))} of the batch is {error[item, *step]}: the loss has "
-            "diverged. Lower the learning rate, or clip the gradients."
+            "A priority of the batch is NaN or infinite: the loss has diverged. Lower the learning rate, or clip the "
+            "gradients."
         )
     if counted.min() < 0:
         raise ValueError(f"A priority is {counted.min()}. Priorities are absolute errors, so they cannot be negative")

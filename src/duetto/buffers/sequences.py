@@ -27,52 +27,16 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
-from duetto.buffers.base import CARRY, Experience, without_prefix
+from duetto.buffers.base import CARRY, Experience, rows, without_prefix
 from duetto.buffers.episode_storage import EpisodeStorage, Segment, expand
 from duetto.buffers.replay import Replay
-from duetto.errors import CheckpointError, UsageError
-from duetto.functional import state_schema
+from duetto.errors import UsageError
+from duetto.functional.pytree import tree_stack
 from duetto.functional.returns import n_step_return
-from duetto.functional.state_schema import ARRAY, ArrayOf, DictOf
 from duetto.networks import masks
 from duetto.networks.layers import SequenceInput
 
 Arrays = dict[str, np.ndarray]
-
-
-class RecurrentStates:
-    """Stores the hidden states before some steps. For steps without one (random actions), `read` returns zeros.
-
-    Attributes:
-        zeros: A hidden state of zeros; {} until the first state is stored, which sets the shapes.
-    """
-
-    def __init__(self) -> None:
-        self.zeros: Arrays = {}
-        self._kept: dict[int, Arrays] = {}
-
-    def keep(self, index: np.ndarray, carry: Arrays) -> None:
-        """Store copies of the states (K, ...) for the indices (K,)."""
-        if carry and not self.zeros:
-            self.zeros = {name: np.zeros(array.shape[1:], array.dtype) for name, array in carry.items()}
-        if carry:
-            for row, i in enumerate(index.tolist()):
-                self._kept[i] = {name: np.array(carry[name][row]) for name in self.zeros}
-
-    def drop(self, index: np.ndarray) -> None:
-        """Remove the states stored for these indices."""
-        if self._kept:
-            for i in index.tolist():
-                self._kept.pop(i, None)
-
-    def read(self, index: np.ndarray) -> Arrays:
-        """Return the states at these indices, arrays (B, ...). Missing states are zeros; {} before any was stored."""
-        rows = [self._kept.get(i, self.zeros) for i in index.tolist()]
-        return {name: np.stack([row[name] for row in rows]) for name in self.zeros} if rows else {}
-
-    def has(self, index: np.ndarray) -> np.ndarray:
-        """Return which of these indices have a state, (K,) bool."""
-        return np.isin(index, list(self._kept))
 
 
 class SequenceReplay(Replay):
@@ -98,26 +62,40 @@ class SequenceReplay(Replay):
         self._length_at = np.zeros(items, np.int32)  # steps of the sequence that starts at each index; 0: no sequence
         self._is_first = np.zeros(items, bool)  # whether this sequence is the first of its episode
         self._steps = np.zeros(num_envs, np.int64)  # length of each environment's running episode so far
-        self._carries = RecurrentStates()
+        self._carries: dict[
+            int, Arrays
+        ] = {}  # the hidden state before each step at which a sequence can start, by index
 
     # ------------------------------------------------------------------------------------------------ filling
-    def _added(self, steps: Experience, index: np.ndarray) -> None:
+    @override
+    def store(self, experience: Experience) -> None:
+        steps, index = experience, self._storage.add(experience)
         self._steps[steps.env] += 1
         self._drop(steps.env)
-        if self._spec.stored_carry:
-            starts = (self._steps[steps.env] - 1) % (self._length - self._spec.overlap) == 0
-            carry = {name: part[starts] for name, part in steps.extras.items() if name.startswith(CARRY)}
-            self._carries.keep(index[starts], carry)
+        if self.spec.stored_carry:
+            starts = np.flatnonzero((self._steps[steps.env] - 1) % (self._length - self.spec.overlap) == 0)
+            self._keep(index[starts], rows(without_prefix(steps.extras, CARRY), starts))
         self._cut(steps.env, steps.terminated | steps.truncated)
 
-    def _interrupted(self, env: np.ndarray) -> None:
+    @override
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        env = self._storage.interrupt(envs)
         self._cut(env, np.ones(len(env), bool))
+
+    def _keep(self, index: np.ndarray, carry: Arrays) -> None:
+        """Store the hidden states (K, ...) before the steps at `index` (K,)."""
+        self._carries |= {i: rows(carry, row) for row, i in enumerate(index.tolist())}
+
+    def _read(self, index: np.ndarray) -> Arrays:
+        """Return the hidden states (B, ...) before the steps at `index` (B,)."""
+        return tree_stack([self._carries[i] for i in index.tolist()])
 
     def _drop(self, env: np.ndarray) -> None:
         """Remove the sequences and hidden states that need an overwritten step."""
         oldest = self._oldest()[env]
         gone = self._storage.index(env[:, None], np.maximum(oldest[:, None] - [1, 2], 0))[oldest > 0].ravel()
-        self._carries.drop(gone)
+        for i in gone.tolist():
+            self._carries.pop(i, None)
         if self._length_at[gone].any():
             index = np.unique(gone[self._length_at[gone] > 0])
             self._length_at[index] = 0
@@ -129,7 +107,7 @@ class SequenceReplay(Replay):
 
     def _cut(self, env: np.ndarray, done: np.ndarray) -> None:
         """Add the sequences that are completed by the newest steps of the environments `env` (K,)."""
-        spec, steps = self._spec, self._steps[env]
+        spec, steps = self.spec, self._steps[env]
         complete, start, real = completed_sequences(steps, done, self._length, spec.overlap)
         self._steps[env[done]] = 0
         which = np.flatnonzero(complete & ((real > spec.burn_in) | spec.learn_from_start))
@@ -141,11 +119,11 @@ class SequenceReplay(Replay):
     # ------------------------------------------------------------------------------------------------ reading
     def _gather(self, index: np.ndarray) -> SequenceBatch:
         """Return the batch of the sequences at `index` (B,), with weights of 1."""
-        spec, step = self._spec, np.arange(self._length)
+        spec, step = self.spec, np.arange(self._length)
         env, first = index[:, None] // self.rows, self._storage.number(index)[:, None]  # of the sequence's start
         real, is_first = self._length_at[index][:, None], self._is_first[index]
-        carry = self._carries.read(index) if spec.stored_carry else {}
-        window = self._window(env, first, real, is_first, without_prefix(carry, CARRY))
+        carry = self._read(index) if spec.stored_carry else {}
+        window = self._window(env, first, real, is_first, carry)
         steps = self._storage.index(env, first + np.minimum(step, real - 1))
         action = self._storage.columns["action"].take(steps, axis=0)
         if (allowed := masks.mask_of(window.obs)) is not None:  # actions of the padding must be allowed
@@ -192,7 +170,7 @@ class SequenceReplay(Replay):
         left = real - step
         # Only the last step of a sequence can be truncated. Sums end there because of `available`.
         truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)
-        summed, discount, _ = n_step_return(reward, terminated, truncated, available, self._spec.discount)
+        summed, discount, _ = n_step_return(reward, terminated, truncated, available, self.spec.discount)
         reward, discount = (np.where(left > 0, x.reshape(left.shape), 0).astype(np.float32) for x in (summed, discount))
         return reward, discount
 
@@ -207,24 +185,12 @@ class SequenceReplay(Replay):
         return state | {
             "envs": state["envs"] | {"steps": self._steps.copy()},
             "items": state["items"] | items,
-            "carry": {name: zeros.copy() for name, zeros in self._carries.zeros.items()},  # for their shapes
         }
 
     def _load_items(self, state: dict[str, Any]) -> None:
-        state_schema.check(state["items"], {"index": ArrayOf(None, (), np.int64)}, "memory/items")
-        some = ArrayOf(len(state["items"]["index"]), (), np.int64)
-        items = {"index": some, "real": some, "is_first": ArrayOf(some.rows, (), np.bool_)}
-        form = {"envs": {"steps": self._steps}, "items": items, "carry": DictOf(ARRAY)}
-        state_schema.check(state, form, "memory")
         self._steps[:] = state["envs"]["steps"]
-        index, real = state["items"]["index"], state["items"]["real"]
-        inside = (index >= 0) & (index < len(self._length_at)) & (real > 0) & (real <= self._length)
-        if not np.all(inside):
-            raise CheckpointError("The checkpoint's replay buffer has sequences where it has no steps.")
-        self._length_at[:] = 0
-        self._length_at[index], self._is_first[index] = real, state["items"]["is_first"]
-        self._carries = RecurrentStates()
-        self._carries.zeros = dict(state["carry"])
+        index, self._length_at[:] = state["items"]["index"], 0
+        self._length_at[index], self._is_first[index] = state["items"]["real"], state["items"]["is_first"]
 
     @override
     def segment(self, since: np.ndarray) -> Segment:
@@ -234,23 +200,17 @@ class SequenceReplay(Replay):
         """
         segment = self._storage.segment(since)
         index = self._storage.index(*expand(segment["start"], segment["count"]))
-        kept = self._carries.has(index)
-        carry = self._carries.read(index[kept])
-        return segment | {"kept": kept} | carry
+        kept = np.isin(index, list(self._carries))
+        carry = self._read(index[kept]) if kept.any() else {}
+        return segment | {"kept": kept} | {CARRY + name: part for name, part in carry.items()}
 
     @override
     def load_segment(self, segment: Segment) -> None:
         super().load_segment(segment)
-        what, count = "a segment of the replay buffer", int(segment["count"].sum())
-        state_schema.check(segment, {"kept": ArrayOf(count, (), np.bool_)}, what)
-        rows = np.flatnonzero(segment["kept"])
-        zeros = self._carries.zeros if len(rows) else {}
-        form = {name: ArrayOf(len(rows), part.shape, part.dtype) for name, part in zeros.items()}
-        state_schema.check(segment, form, what)
-        env, number = (part[rows] for part in expand(segment["start"], segment["count"]))
-        there = (number >= self._oldest()[env]) & (number < self._storage.written[env])
-        carry = {name: segment[name][there] for name in zeros}
-        self._carries.keep(self._storage.index(env, number)[there], carry)
+        kept, carry = np.flatnonzero(segment["kept"]), without_prefix(segment, CARRY)
+        env, number = (part[kept] for part in expand(segment["start"], segment["count"]))
+        there = np.flatnonzero((number >= self._oldest()[env]) & (number < self._storage.written[env]))
+        self._keep(self._storage.index(env, number)[there], rows(carry, there))
 
 
 def completed_sequences(

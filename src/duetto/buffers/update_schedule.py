@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from duetto.algorithms.base import ReplaySpec, SequenceSpec
-from duetto.functional import state_schema
+from duetto.algorithms.base import StoredSpec
 
 
 class Schedule:
@@ -22,35 +19,22 @@ class Schedule:
         batches due       .  .  .  .  2  .  2
     """
 
-    def __init__(
-        self, learning_starts: int, train_every: int, gradient_steps: int, train_at_episode_end: bool = False
-    ) -> None:
-        self._learning_starts = learning_starts
-        self._train_every = train_every
-        self._gradient_steps = gradient_steps
-        self._train_at_episode_end = train_at_episode_end
-        self._steps = 0
-        self._debt = 0
-        self._due = 0
-
-    @classmethod
-    def of(cls, spec: ReplaySpec | SequenceSpec) -> Self:
-        """Return the schedule of a replay buffer with this spec."""
-        at_episode_end = isinstance(spec, ReplaySpec) and spec.train_at_episode_end
-        return cls(spec.learning_starts, spec.train_every, spec.gradient_steps, at_episode_end)
+    def __init__(self, spec: StoredSpec) -> None:
+        self._spec, self._at_end = spec, getattr(spec, "train_at_episode_end", False)
+        self._steps = self._debt = self._due = 0
 
     def advance(self, steps: int, episode_ended: bool) -> None:
         """Count `steps` new steps; `episode_ended` is whether any of them ended an episode."""
         self._steps += steps
-        beyond = min(steps, max(0, self._steps - self._learning_starts))
-        self._debt += (steps if self._train_at_episode_end else beyond) * self._gradient_steps
-        if not self._train_at_episode_end:
-            unit = self._gradient_steps * self._train_every
-            self._due += self._debt // unit * self._gradient_steps
+        beyond = min(steps, max(0, self._steps - self._spec.learning_starts))
+        self._debt += (steps if self._at_end else beyond) * self._spec.gradient_steps
+        if not self._at_end:
+            unit = self._spec.gradient_steps * self._spec.train_every
+            self._due += self._debt // unit * self._spec.gradient_steps
             self._debt %= unit
-        elif episode_ended and self._steps > self._learning_starts:
-            self._due += self._debt // self._train_every
-            self._debt %= self._train_every
+        elif episode_ended and self._steps > self._spec.learning_starts:
+            self._due += self._debt // self._spec.train_every
+            self._debt %= self._spec.train_every
 
     @property
     def due(self) -> bool:
@@ -73,5 +57,4 @@ class Schedule:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Restore the result of `state_dict`."""
-        state_schema.check(state, {"steps": int, "debt": int, "due": int}, "memory/schedule")
-        self._steps, self._debt, self._due = int(state["steps"]), int(state["debt"]), int(state["due"])
+        self._steps, self._debt, self._due = (state[name] for name in ("steps", "debt", "due"))

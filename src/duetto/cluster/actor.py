@@ -17,7 +17,7 @@ import cloudpickle
 
 from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
-from duetto.buffers.base import joined
+from duetto.buffers.base import concatenated
 from duetto.environments import Episode, VecEnv, env_registry, make
 from duetto.environments.obs_tree import Tree
 from duetto.functional import state_schema
@@ -133,7 +133,7 @@ class BlockActor:
             steps.append(experience._replace(env=experience.env + self._first))
             episodes.append([episode._replace(env=episode.env + self._first) for episode in ended])
         rewards = self._collector.rewards
-        made = (joined(steps), [len(step.env) for step in steps], episodes)
+        made = (concatenated(steps), [len(step.env) for step in steps], episodes)
         news = (self._normalizer.news, rewards and rewards.news, rewards.largest if rewards else 0.0)
         return Block(weights.updates, *made, *news)
 

@@ -27,8 +27,7 @@ from duetto.cluster.actor_pool import INFINITY, Reply, Request
 from duetto.cluster.remote_engine import RemoteEngine
 from duetto.environments import Episode, VecEnv
 from duetto.environments.errors import EnvironmentFault
-from duetto.errors import CheckpointError
-from duetto.functional.state_schema import ANY, DictOf, OptionalOf
+from duetto.functional.state_schema import ANY, OptionalOf
 from duetto.learners import Learner
 from duetto.training.collector import Source
 from duetto.training.normalizer import Normalizer, RewardScaler
@@ -52,7 +51,7 @@ class BlockSource(Source, ABC):
 
     STATE: ClassVar[dict[str, Any]] = {
         "rewards": OptionalOf(RewardScaler.STATE),
-        "ready": DictOf(ANY),
+        "ready": ANY,
     }
 
     def __init__(
@@ -166,13 +165,8 @@ class BlockSource(Source, ABC):
         """Restore the result of `state_dict`."""
         if self.rewards is not None:
             self.rewards.load_state_dict(state["rewards"])
-        try:
-            self._ready.extend(_restored(state["ready"][str(number)]) for number in range(len(state["ready"])))
-            self._rows, self._found_ready = sum(len(ready.experience.env) for ready in self._ready), bool(self._ready)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(
-                f"The steps in the checkpoint that were not handed out yet are malformed ({error!r})."
-            ) from error
+        self._ready.extend(_restored(state["ready"][str(number)]) for number in range(len(state["ready"])))
+        self._rows, self._found_ready = sum(len(ready.experience.env) for ready in self._ready), bool(self._ready)
 
 
 def _saved(step: ReadyStep) -> dict[str, Any]:

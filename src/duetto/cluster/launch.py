@@ -8,7 +8,6 @@ import cloudpickle
 from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, RolloutSpec
-from duetto.buffers.episode_storage import transition_fields
 from duetto.cluster.actor import ActorRole, pack
 from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.block_source import BlockSource
@@ -19,13 +18,12 @@ from duetto.cluster.shard_server import RemoteShards
 from duetto.environments import VecEnv, is_instance
 from duetto.environments.errors import EnvironmentFault, summary
 from duetto.errors import UsageError
-from duetto.learners import Learner, Policy
+from duetto.learners import Learner
 from duetto.storage.config import Config
 from duetto.training.components import Execution
 from duetto.training.normalizer import Normalizer
 
 BLOCK = 16  # default vector steps of a block, except for rollouts
-BLOCK_BYTES = 8 * 2**20
 
 
 class ClusterExecution(Execution):
@@ -53,11 +51,12 @@ class ClusterExecution(Execution):
                 "The environment is an object of this process. For a cluster, pass its id, or a factory that makes a "
                 "new environment at each call."
             )
-        num_envs, wanted = options.pop("num_envs"), cluster.actors or 2
-        actors, shards = min(wanted, num_envs), min(cluster.replay_shards, num_envs)
-        ends = (("actors", actors, wanted), ("shards", shards, cluster.replay_shards))
-        if fewer := [f"{used} of the {of} {what}" for what, used, of in ends if used < of]:
-            notices.append(f"num_envs is {num_envs}, so the run uses {' and '.join(fewer)}. Give more --num-envs.")
+        num_envs, shards = options.pop("num_envs"), cluster.replay_shards
+        if max(cluster.actors, shards) > num_envs:
+            raise UsageError(
+                f"num_envs is {num_envs}, and each actor or replay shard needs an environment. Give more --num-envs."
+            )
+        actors = cluster.actors or min(2, num_envs)
         try:
             recipe = pack(environment, options)
         except Exception as error:  # a user's objects may raise anything
@@ -95,32 +94,18 @@ class ClusterExecution(Execution):
 
     @override
     def make_shards(self, stepper: VecEnv) -> RemoteShards | None:
-        count = min(self._cluster.replay_shards, stepper.num_envs)
+        count = self._cluster.replay_shards
         return RemoteShards(self._pool, shares(stepper.num_envs, count)) if count else None
 
     @override
     def make_source(self, config: Config, stepper: VecEnv, learner: Learner, normalizer: Normalizer) -> BlockSource:
         """Return the actors as a source of experience."""
-        envs = max(len(actor.share) for actor in self._pool.actors)
-        self._block = _block_length(self._cluster.block, config, stepper, learner, envs)
+        memory = config.algorithm.memory()
+        self._block = self._cluster.block or (memory.steps if isinstance(memory, RolloutSpec) else BLOCK)
         kind = SyncSource if self._mode == "sync" else AsyncSource
         return kind(config.algorithm, stepper, learner, normalizer, self._block)
 
     @override
     def decided(self) -> dict[str, Any]:
-        actors = {"actors": len(self._pool.actors)} if self._mode == "sync" else {}
-        return {"mode": self._mode, "block": self._block} | actors
-
-
-def _block_length(wanted: int, config: Config, stepper: VecEnv, learner: Policy, envs: int) -> int:
-    """Return the length of a block in vector steps: `wanted`, or if this is 0, a default.
-
-    By default, a block of `envs` environments takes at most 8 MB, unless it is a single vector step.
-    """
-    fields = transition_fields(stepper.observation_space, stepper.action_space).values()
-    carry = sum(4 * layers * size for layers, size in learner.carry_shapes().values())
-    most = max(1, BLOCK_BYTES // (envs * (sum(field.nbytes for field in fields) + 2 * carry)))
-    memory = config.algorithm.memory()
-    if wanted or not isinstance(memory, RolloutSpec):
-        return wanted or min(most, BLOCK)
-    return max(length for length in range(1, min(most, memory.steps) + 1) if memory.steps % length == 0)
+        kept = {"mode": self._mode, "block": self._block, "replay_shards": self._cluster.replay_shards}
+        return kept | ({"actors": len(self._pool.actors)} if self._mode == "sync" else {})

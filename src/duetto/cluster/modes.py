@@ -10,19 +10,9 @@ from typing_extensions import override
 from duetto.cluster.actor import Weights
 from duetto.cluster.actor_pool import INFINITY
 from duetto.cluster.block_source import BlockSource
-from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf
-from duetto.learners.policy import PARAMETERS
+from duetto.functional.state_schema import ANY
 
 LOOK = 0.002  # seconds between two checks for new blocks, while steps are ready
-MOMENTS: dict[str, Any] = {"mean": ARRAY, "variance": ARRAY, "count": float}
-WEIGHTS: dict[str, Any] = {
-    "version": int,
-    "updates": int,
-    "parameters": PARAMETERS,
-    "observed": DictOf(MOMENTS),
-    "rewarded": OptionalOf(MOMENTS),
-    "largest": float,
-}
 
 
 class SyncSource(BlockSource):
@@ -38,7 +28,7 @@ class SyncSource(BlockSource):
     of actors and the block length.
     """
 
-    STATE: ClassVar[dict[str, Any]] = BlockSource.STATE | {"weights": OptionalOf(WEIGHTS)}
+    STATE: ClassVar[dict[str, Any]] = BlockSource.STATE | {"weights": ANY}
 
     def _fill(self, step: int, total_steps: int) -> None:
         if self._ready:
@@ -65,7 +55,7 @@ class SyncSource(BlockSource):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         if state["weights"] is not None:
-            self._send(Weights(**{name: state["weights"][name] for name in Weights._fields}))
+            self._send(Weights(**state["weights"]))
 
 
 class AsyncSource(BlockSource):

@@ -16,17 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from duetto.buffers.episode_storage import unnamed
-from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check, check_actions
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check
 from duetto.errors import DuettoError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf, ListOf, OptionalOf
 from duetto.networks import spaces
-from duetto.storage import atomic_io, manifest, signing
+from duetto.storage import atomic_io, manifest
 from duetto.storage.atomic_io import staging_folder
 from duetto.storage.manifest import MANIFEST, FileRecord, file_record, read_sealed, seal
 from duetto.storage.tree_codec import decode_arrays, encode_arrays
@@ -41,11 +41,9 @@ _EPISODE = manifest.FILE | {"seed": OptionalOf(int), "part": int, "terminated": 
 # ---------------------------------------------------------------------------------------------------- metadata
 def encode_metadata(metadata: Metadata) -> dict[str, Any]:
     """Return the metadata as JSON values, with a signature if the environment's id or options name code."""
-    signature = signing.sign(signing.references(metadata.environment, metadata.options))
     return {
         "environment": metadata.environment,
         "options": metadata.options,
-        **({"signature": signature} if signature else {}),
         "expert": metadata.expert,
         "observation_space": spaces.to_json(metadata.observation_space),
         "action_space": spaces.to_json(metadata.action_space),
@@ -94,7 +92,6 @@ def writer(path: str | Path, metadata: Metadata, overwrite: bool = False) -> Ite
     Raises:
         UsageError: The folder exists and may not be overwritten, or no episode was written.
     """
-    check_actions(metadata.action_space)
     path = Path(path).absolute()
     check_free(path, overwrite)
     with staging_folder(path, overwrite) as folder:
@@ -180,7 +177,7 @@ def load(path: str | Path) -> Demonstrations:
     returns, lengths = np.array(rows).T
     terminated, seeds = np.array([record["terminated"] for record in records]), [record["seed"] for record in records]
     found = returns, lengths.astype(np.int64), terminated, seeds, parts
-    return Demonstrations(str(path), metadata, episodes, *found, content.get("signature"))
+    return Demonstrations(str(path), metadata, episodes, *found)
 
 
 def _check_present(path: Path) -> None:
@@ -211,13 +208,7 @@ class _StoredEpisodes(Sequence[Demonstration]):
     def __len__(self) -> int:
         return len(self._records)
 
-    @overload
-    def __getitem__(self, index: int) -> Demonstration: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Demonstration]: ...
-    def __getitem__(self, index: int | slice) -> Demonstration | list[Demonstration]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
+    def __getitem__(self, index: int) -> Demonstration:  # type: ignore[override]
         record = self._records[index]
         try:
             return self.read(record)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from operator import itemgetter
+from itertools import count
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from duetto.demonstrations.types import Demonstration, Demonstrations, limits
-from duetto.environments import Transition, Tree, VecEnv, obs_tree
+from duetto.demonstrations.types import Demonstration, limits
+from duetto.environments import Transition, Tree, VecEnv
 from duetto.errors import UsageError
-from duetto.functional.pytree import tree_map, tree_map_many
+from duetto.functional.pytree import tree_map_many
 from duetto.networks import masks
-from duetto.networks.spaces import Space
 
 MOST_TRIES = 20  # stop if fewer than one of 20 episodes is kept
 
@@ -57,131 +56,45 @@ def record(
     """
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
-    played: dict[int, RecordedGame | None] = {}  # finished games by seed, waiting for lower seeds; None: rejected
-    kept, tried, upcoming = 0, 0, seed
-
-    def more(running: int) -> bool:
-        return kept + running < episodes
-
-    for game in _play(expert, stepper, seed, more):
-        good = keep(game.score)
-        played[game.seed] = game if good else None
-        kept, tried = kept + good, tried + 1
+    kept = 0
+    for tried in count():
+        if kept == episodes:
+            return
         if tried >= MOST_TRIES * (kept + 1):
             raise UsageError(
                 f"Only {kept} of {tried} episodes were good enough to be kept. Relax --minimum-return or "
                 "--only-successes, or use a better expert."
             )
-        while upcoming in played:
-            ready = played.pop(upcoming)
-            upcoming += 1
-            if ready is not None:
-                yield ready
+        game = _play(expert, stepper, seed + tried)
+        if keep(game.score):
+            kept += 1
+            yield game
 
 
-def _play(expert: Expert, stepper: VecEnv, seed: int, more: Callable[[int], bool]) -> Iterator[RecordedGame]:
-    """Yield games as they end. Another game starts only if `more(number of running games)` is True."""
+def _play(expert: Expert, stepper: VecEnv, seed: int) -> RecordedGame:
+    """Play one game. An episode's end, or a lost life with `episodic_life`, ends a demonstration."""
     stepper.reset(seed)
-    upcoming = seed
-    running: dict[int, _Tape] = {}
-    for env in range(stepper.num_envs):
-        if more(len(running)):
-            running[env] = _Tape(upcoming, stepper.action_space)
-            upcoming += 1
-    while running:
+    steps: list[Transition] = []
+    demonstrations: list[Demonstration] = []
+    while True:
         transition, ended = stepper.step(expert(stepper.obs, stepper.starts))
         expert.rewarded(transition.reward, transition.env)
-        for row, env in enumerate(transition.env.tolist()):
-            if env in running:
-                running[env].add(transition, row)
-        for episode in ended:
-            if episode.env not in running:
-                continue
-            tape = running.pop(episode.env)
-            yield RecordedGame(tape.seed, episode.total_reward, tape.demonstrations)
-            if more(len(running)):
-                stepper.reset_env(episode.env, upcoming)
-                running[episode.env] = _Tape(upcoming, stepper.action_space)
-                upcoming += 1
+        steps += [transition] * len(transition.env)  # none if the environment was only reset
+        if np.any(transition.terminated | transition.truncated):
+            demonstrations.append(_cut(steps, *limits(stepper.action_space)))
+            steps = []
+        if ended:
+            return RecordedGame(seed, ended[0].total_reward, demonstrations)
 
 
-class _Tape:
-    """The steps of one environment since the start of its game."""
-
-    def __init__(self, seed: int, action: Space) -> None:
-        self.seed, self._limits = seed, limits(action)
-        self.demonstrations: list[Demonstration] = []
-        self._rows: list[tuple[Transition, int]] = []
-
-    def add(self, transition: Transition, row: int) -> None:
-        """Add a row of a transition. An episode's end, or a lost life with `episodic_life`, ends a demonstration."""
-        self._rows.append((transition, row))
-        if transition.terminated[row] or transition.truncated[row]:
-            self.demonstrations.append(_cut(self._rows, *self._limits))
-            self._rows = []
-
-
-def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) -> Demonstration:
-    """Return a demonstration of these rows. Clip actions to their bounds, as the environment does."""
-    last, row = rows[-1]
-    trees = [(step.obs, i) for step, i in rows] + [(last.next_obs, row)]
-    obs: Tree = tree_map_many(np.stack, [tree_map(itemgetter(i), masks.split_mask(tree)[0]) for tree, i in trees])
-    action = np.stack([step.action[i] for step, i in rows])
-    return Demonstration(
-        obs,
-        np.clip(action, low, high, dtype=action.dtype) if action.dtype.kind == "f" else action,
-        np.array([step.reward[i] for step, i in rows], np.float32),
-        bool(last.terminated[row]),
-        bool(last.truncated[row]),
+def _cut(steps: list[Transition], low: np.ndarray, high: np.ndarray) -> Demonstration:
+    """Return a demonstration of these steps. Clip actions to their bounds, as the environment does."""
+    trees = [*(step.obs for step in steps), steps[-1].next_obs]
+    obs: Tree = tree_map_many(np.concatenate, [masks.split_mask(tree)[0] for tree in trees])
+    action, reward, terminated, truncated = (
+        np.concatenate([getattr(step, name) for step in steps])
+        for name in ("action", "reward", "terminated", "truncated")
     )
-
-
-class EpisodePlayer:
-    """A policy that repeats the recorded actions of an episode.
-
-    If the episode is one life of an Atari game, the whole game is repeated.
-
-    Raises:
-        UsageError: There is no such episode, or its seed is unknown.
-    """
-
-    def __init__(self, demonstrations: Demonstrations, number: int) -> None:
-        seeds, parts = demonstrations.seeds, demonstrations.parts
-        if not 0 <= number < len(demonstrations):
-            raise UsageError(
-                f"There is no episode {number}. {demonstrations.source} has 0 to {len(demonstrations) - 1}."
-            )
-        self._where = f"Episode {number} of {demonstrations.source}"
-        seed = seeds[number]
-        if seed is None:
-            raise UsageError(f"{self._where} cannot be replayed: its seed is unknown.")
-        self.seed = seed
-        first = last = number - parts[number]
-        while last + 1 < len(parts) and parts[last + 1] == last + 1 - first:
-            last += 1
-        episodes = demonstrations.episodes[first : last + 1]
-        self._actions = np.concatenate([episode.action for episode in episodes])
-        self._obs = [
-            {name: part[i] for name, part in obs_tree.parts(episode.obs)}
-            for episode in episodes
-            for i in range(episode.length)
-        ]
-        self._next = 0
-
-    @property
-    def finished(self) -> bool:
-        """Whether all recorded actions have been returned."""
-        return self._next == len(self._actions)
-
-    def __call__(self, obs: Tree) -> np.ndarray:
-        """Return the next action (1, ...). Raise UsageError if `obs` (1, ...) differs from the recorded one."""
-        seen = {name: part[0] for name, part in obs_tree.parts(obs)}
-        if self.finished or any(not np.array_equal(seen[name], part) for name, part in self._obs[self._next].items()):
-            raise UsageError(
-                f"{self._where} cannot be replayed: at step {self._next} the environment returns another observation "
-                "than when it was recorded. Its version may differ, or its seed does not determine all its random "
-                "numbers. Atari games that were recorded without pictures cannot be replayed: ale-py's vector "
-                "environment, which recorded them, draws other random numbers."
-            )
-        self._next += 1
-        return self._actions[self._next - 1][None]
+    if action.dtype.kind == "f":
+        action = np.clip(action, low, high, dtype=action.dtype)
+    return Demonstration(obs, action, reward.astype(np.float32), bool(terminated[-1]), bool(truncated[-1]))

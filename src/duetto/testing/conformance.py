@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from duetto import environments, learners
-from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.learners import Backend, Learner
 from duetto.learners.base import on_host
@@ -25,6 +25,7 @@ from duetto.testing.trials import (
     ACTIONS,
     OBSERVATIONS,
     THREADS,
+    Alternatives,
     Trial,
     alternative,
     quick_algorithm,
@@ -178,22 +179,29 @@ def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
     check_resuming(kind, backend, device=device)
 
 
-def check_options(kind: type[Algorithm]) -> None:
-    """Check for each option that another value changes the results of a run.
+def check_options(kind: type[Algorithm], alternatives: Alternatives | None = None) -> None:
+    """Check for each option that the class adds that another value changes the results of a run, on both frameworks.
 
-    `Algorithm.alternatives` can set the other value. For options that a custom class adds, also compare the frameworks
-    with this value.
+    `Algorithm.alternatives` can set the other value.
+
+    Args:
+        kind: The class of the algorithm.
+        alternatives: Check all options with these values instead, without comparing the frameworks.
     """
+    own = inspect.get_annotations(kind) if alternatives is None else {}
     unread: list[str] = []
     with _trials(kind) as (trial, *_):
         base: dict[tuple[str, int], dict[str, np.ndarray]] = {}
         for field in dataclasses.fields(kind):
-            if (other := alternative(trial.algorithm, field.name)) is None:
+            values = kind.alternatives if alternatives is None else alternatives
+            if alternatives is None and field.name not in own:
+                continue
+            if (other := alternative(trial.algorithm, field.name, values)) is None:
                 continue
             value, others = other
             before = dataclasses.replace(trial, algorithm=trial.algorithm.with_options(**others))
             after = dataclasses.replace(before, algorithm=before.algorithm.with_options(**{field.name: value}))
-            if field.name in inspect.get_annotations(kind) and kind not in ALGORITHMS.values():
+            if field.name in own:
                 _compare(after)
             for steps in (SOON, 48):  # 24 steps show most differences
                 key = (repr(sorted(others.items())), steps)

@@ -10,7 +10,7 @@ import numpy as np
 from duetto.environments.spaces import to_gymnasium
 from duetto.functional.distributions import split_bounds
 from duetto.networks import masks
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.networks.spaces import Space
 
 
 class RandomEnv(gymnasium.Env):
@@ -26,14 +26,15 @@ class RandomEnv(gymnasium.Env):
     def __init__(self, observation: Space, action: Space, length: int = 8, masked: bool = False) -> None:
         """Create the environment. If `masked`, only a random subset of actions is allowed; others raise ValueError."""
         self.observation_space, self.action_space = to_gymnasium(observation), to_gymnasium(action)
-        self._observation, self._length = observation, length
+        self._length = length
         self._choices = masks.choice_sizes(action) if masked else ()
         self._mask = np.ones(sum(self._choices), bool)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
         super().reset(seed=seed)
-        return self._draw(self._observation), self._allow()
+        self.observation_space.seed(int(self.np_random.integers(2**31)))  # so the state is only `np_random`
+        return self.observation_space.sample(), self._allow()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a random step."""
@@ -43,7 +44,7 @@ class RandomEnv(gymnasium.Env):
         reward = float(self.np_random.normal() + _total(action))
         ends = self.np_random.random() < 1 / self._length
         terminated = bool(ends and self.np_random.random() < 0.5)
-        return self._draw(self._observation), reward, terminated, bool(ends and not terminated), self._allow()
+        return self.observation_space.sample(), reward, terminated, bool(ends and not terminated), self._allow()
 
     def _allow(self) -> dict[str, Any]:
         if not self._choices:
@@ -52,19 +53,6 @@ class RandomEnv(gymnasium.Env):
         for low, high in split_bounds(self._choices):
             self._mask[self.np_random.integers(low, high)] = True
         return {"action_mask": self._mask.copy()}
-
-    def _draw(self, space: Space) -> Any:
-        match space:
-            case Dict():
-                return {name: self._draw(part) for name, part in space.parts}
-            case Discrete():
-                return int(self.np_random.integers(space.n)) + space.start
-            case MultiDiscrete():
-                return self.np_random.integers(space.nvec)
-            case Box() if space.dtype == "uint8":
-                return self.np_random.integers(256, size=space.shape, dtype=np.uint8)
-            case Box():
-                return self.np_random.normal(size=space.shape).astype(space.dtype)
 
 
 def _total(action: Any) -> float:

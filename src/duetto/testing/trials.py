@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,72 +153,13 @@ def write_demonstrations(folder: Path, observation: Space, action: Space, episod
 
 
 # ---------------------------------------------------------------------------------------------------- other values
-PER: dict[str, Any] = {"prioritized": True}
-LSTM: dict[str, Any] = {"recurrent": "lstm"}
-OU: dict[str, Any] = {"exploration": "ou"}
-LINEAR: dict[str, Any] = {"learning_rate_decay": "linear"}
-
-# For an option, the value to try (by default, `_other` of its default), and other options that must be set
-# for the option to have an effect. None: it has no effect in a short random run.
-ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
-    "replay_capacity": (30, {}),
-    "priority_exponent": (1.0, PER),
-    "priority_epsilon": (0.5, PER),
-    "importance_exponent": (1.0, PER),
-    "importance_anneal_samples": (5, PER),
-    "recurrent": ("lstm", {}),
-    "recurrent_size": (6, LSTM),
-    "recurrent_layers": (2, LSTM),
-    "burn_in": (1, LSTM),
-    "unroll": (5, LSTM),
-    "overlap": (3, LSTM),
-    "stored_carry": (False, LSTM),
-    "learn_from_start": (False, LSTM),
-    "priority_mix": (0.1, LSTM | PER),
-    "previous_reward": ("raw", LSTM),
-    "learning_rate_final": (0.5, LINEAR),
-    "max_grad_norm": (0.01, {}),
-    "hidden": ((16,), {}),
-    "head_hidden": ((4,), {}),
-    "exploration_steps": (200, {"exploration": "linear", "exploration_start": 1.0}),
-    "double": (False, {"learning_rate": 0.5, "tau": 0.1, "target_period": 1, "train_every": 1, "dueling": False}),
-    "ou_theta": (0.5, OU),
-    "ou_reset": (False, OU),
-    "ladder_exponent": (0.5, {"exploration": "ladder", "exploration_start": 0.9}),
-    "rescale_epsilon": (0.1, {"rescale_values": True}),
-    "num_atoms": (51, {"critic": "categorical"}),
-    "value_range": ((-3.0, 3.0), {"critic": "categorical"}),
-    "return_bound": (0.5, {"normalize_rewards": True}),
-    "exploration_end": (0.5, {"exploration": "linear"}),
-    "critic_action_layer": (1, {}),
-    "critic_hidden": ((8,), {}),
-    "initializer_final_bound": (0.003, {}),
-    "demonstration_priority_epsilon": (1.0, PER),
-    "share_by_priority": (True, PER),
-    "demonstrations": None,
-    "image_features": None,
-    "stochastic_evaluation": None,
-    "evaluation_epsilon": None,
-    "hindsight": None,
-    "hindsight_share": None,
-    "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
-    "train_at_episode_end": (True, {"recurrent": "none"}),
-    "clip_range": (0.001, {}),
-    "clip_range_decay": ("linear", {"clip_range": 0.01}),
-    "clip_value": (True, {"clip_range": 0.01}),
-    "target_kl": (1e-6, {"learning_rate": 0.01}),
-    "observation_statistics": ("steps", {"normalize_observations": True}),
-    "observation_clip": (0.5, {"normalize_observations": True}),
-    "normalization_prior": (0.5, {"normalize_rewards": True}),
-    "rollout_steps": (4, {}),
-    "minibatches": (4, {}),
-}
+Alternatives = Mapping[str, tuple[Any, dict[str, Any]] | None]
 
 
-def alternative(algorithm: Algorithm, name: str) -> tuple[Any, dict[str, Any]] | None:
+def alternative(algorithm: Algorithm, name: str, values: Alternatives) -> tuple[Any, dict[str, Any]] | None:
     """Return another value of an option, and the other options that it needs to have an effect; None: do not try it."""
     hint = get_type_hints(type(algorithm))[name]
-    entry = (ALTERNATIVES | algorithm.alternatives).get(name, (getattr(algorithm, name), {}))
+    entry = values.get(name, (getattr(algorithm, name), {}))
     if entry is None or hint == CustomNetwork | None:
         return None
     value, needed = entry

@@ -176,7 +176,10 @@ class Checkpoints:
         state, components = plan.state, self._components
         step = state["trainer"]["step"]
         fixed = components.fixed()
-        components.load_state_dict(state, loaded.segments)
+        try:
+            components.load_state_dict(state, loaded.segments)
+        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{loaded.path} does not belong to this run, or was changed ({error!r}).") from error
         if fixed:  # these parameters are options: use the config's values, not the checkpoint's
             components.learner.load_parameters(components.learner.parameters() | fixed)
         self._callbacks.expect(state["callbacks"])

@@ -17,7 +17,6 @@ import numpy as np
 from typing_extensions import override
 
 from duetto import environments
-from duetto.algorithms.base import ReplaySpec
 from duetto.buffers.base import Memory, Sample
 from duetto.buffers.device_replay import Arrays, DeviceReplay
 from duetto.buffers.update_schedule import Schedule
@@ -49,7 +48,7 @@ class DeviceMemory(Memory):
         self._replay, self._num_envs = replay, num_envs
         self.rows: int = replay.rows if replay else 0
         self.arrays: Arrays = replay.allocate() if replay else {}
-        self.schedule: Schedule = Schedule.of(spec) if isinstance(spec, ReplaySpec) else Schedule(0, 1, 1)
+        self.schedule: Schedule = Schedule(spec)
         self.number: int = 0
 
     def __len__(self) -> int:
