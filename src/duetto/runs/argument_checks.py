@@ -62,7 +62,6 @@ def load_checkpoint(folder: Path, checkpoint: str | int) -> Loaded:
             return store.load_best()
         case "last":
             return store.load_latest(memory=False)
-    step = int(checkpoint) if isinstance(checkpoint, str) and checkpoint.isdecimal() else as_int(checkpoint)
-    if not isinstance(step, int) or isinstance(step, bool):
+    if not str(checkpoint).isdecimal():
         raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.")
-    return store.load(step, memory=False)
+    return store.load(int(checkpoint), memory=False)

@@ -75,7 +75,7 @@ def check_same_run(folder: Path, config: Config) -> None:
 
     Raises CheckpointError if its config cannot be read.
     """
-    if changed := changed_since(folder / "config.yaml", config.to_dict(), _flat):
+    if changed := changed_since(folder / "config.yaml", config.to_dict(), identity):
         raise HinderedError(
             f"{folder} was started with other options or files: {changed}. To continue it, give the same options and "
             "restore edited files; or choose another --output."
@@ -94,7 +94,7 @@ def changed_since(path: Path, now: dict[str, Any], flat: Callable[[dict[str, Any
     return sentence(dict_diff(before, flat(now), ignore=("run.threads",)))
 
 
-def _flat(values: dict[str, Any]) -> dict[str, str]:
+def identity(values: dict[str, Any]) -> dict[str, str]:
     """Return the parts of a `config.yaml` that define the run and its code, as flat texts."""
     algorithm = values["algorithm"] | {"from": user_code.algorithm_source(values["algorithm"])}
     environment = {key: values["environment"].get(key) for key in ("id", "options", "sha256")}

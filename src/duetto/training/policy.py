@@ -105,15 +105,7 @@ class Recurrence:
                 reset = starts.reshape(-1, *(1,) * (part.ndim - 1))
                 self._now[name] = np.where(reset, self._first[name], part)
         carry = dict(self._now)
-        return SequenceInput(
-            obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
-            previous_action=carry.pop("action")[:, None],
-            previous_reward=carry.pop("reward")[:, None],
-            starts=starts[:, None].copy(),
-            carry=carry,
-            is_first=starts.copy(),
-            query_steps=None,
-        )
+        return one_step(obs, carry.pop("action"), carry.pop("reward"), starts.copy(), carry)
 
     def step(self, carry: dict[str, np.ndarray], action: np.ndarray) -> None:
         """Store the networks' new carry and the actions (N, ...)."""
@@ -132,6 +124,12 @@ class Recurrence:
         """Restore the result of `state_dict`. Raises CheckpointError if the shapes do not fit."""
         state_schema.check(state, self._first, "collector/recurrence")
         self._now = {name: np.array(state[name]) for name in self._first}
+
+
+def one_step(obs: Tree, action: Any, reward: Any, starts: Any, carry: dict[str, Any]) -> SequenceInput:
+    """Return sequences of one step, (N, 1, ...), from arrays (N, ...) of any framework."""
+    obs = {name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None]
+    return SequenceInput(obs, action[:, None], reward[:, None], starts[:, None], carry, starts, None)
 
 
 def no_action(action: Space, num_envs: int) -> np.ndarray:

@@ -206,13 +206,8 @@ def _seeds(given: dict[str, Any]) -> tuple[int, ...]:
     """Return the seeds of --seeds. Raise UsageError for options that only a single run can have."""
     from duetto.runs.argument_checks import parse_seeds
 
-    if "seed" in given:
-        raise UsageError("--seed is one seed, --seeds are several. Give one of the two.")
-    if "track" in given:
-        raise UsageError("--track can follow only one run in a process. Leave it out, or train the seeds one by one.")
-    for name in (name for name in shared.CLUSTER if name in given):
-        option = name.replace("_", "-")
-        raise UsageError(f"--{option} needs a cluster, but --seeds trains in this process. Give one of the two.")
+    if refused := next((name for name in ("seed", "track", *shared.CLUSTER) if name in given), None):
+        raise UsageError(f"--{refused.replace('_', '-')} cannot be combined with --seeds. Leave out one of the two.")
     return parse_seeds(given["seeds"])
 
 

@@ -15,7 +15,7 @@ from duetto.functional.running_stats import Moments
 from duetto.networks import masks
 from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete, Space, num_columns, spell
-from duetto.training.policy import no_action
+from duetto.training.policy import no_action, one_step
 
 SINGLE, ACTION = "observation", "action"  # names of the input and the output; parts of a Dict: SINGLE/NAME, ACTION/NAME
 MASK = "action_mask"
@@ -141,15 +141,7 @@ class Graph:
         none = _like(action, no_action(self.action, 1)[0])
         action = xp.where(xp.reshape(starts, (-1, *(1,) * (action.ndim - 1))), none, action)
         reward = xp.where(starts, xp.zeros_like(reward), self.algorithm.seen_reward(reward))
-        return SequenceInput(
-            obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
-            previous_action=action[:, None],
-            previous_reward=reward[:, None],
-            starts=starts[:, None],
-            carry={name: inputs[f"carry/{name}"] for name in self.carries},
-            is_first=starts,
-            query_steps=None,
-        )
+        return one_step(obs, action, reward, starts, {name: inputs[f"carry/{name}"] for name in self.carries})
 
     def _scale(self, x: Array, moments: Moments) -> Array:
         """Scale `x` as `running_stats.normalize` does, in float32. Subtract the mean in two parts, for precision."""
