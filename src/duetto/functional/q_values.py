@@ -25,8 +25,14 @@ def value_of_action(q: Any, action: Any) -> Any:
             f"q has shape {tuple(q.shape)}, action {tuple(action.shape)}; they must be (..., n) and (...)."
         )
     xp = array_namespace(q)
+    return xp.sum(xp.where(_is_action(q, action), q, 0.0), axis=-1)
+
+
+def _is_action(q: Any, action: Any) -> Any:
+    """Return (..., n) bool: True at the action (...) of each row of q (..., n)."""
+    xp = array_namespace(q)
     choices = xp.reshape(xp.arange(q.shape[-1], device=device(q)), (*(1,) * action.ndim, -1))
-    return xp.sum(xp.where(action[..., None] == choices, q, 0.0), axis=-1)
+    return action[..., None] == choices
 
 
 def dueling(value: Any, advantage: Any) -> Any:
@@ -56,8 +62,7 @@ def large_margin(q: Any, expert_action: Any, margin: float) -> Any:
     2018, arXiv:1704.03732, equation 2, after Piot et al., 2014).
     """
     xp = array_namespace(q)
-    choices = xp.reshape(xp.arange(q.shape[-1], device=device(q)), (*(1,) * expert_action.ndim, -1))
-    raised = xp.where(choices == expert_action[..., None], q, q + margin)
+    raised = xp.where(_is_action(q, expert_action), q, q + margin)
     return xp.max(raised, axis=-1) - value_of_action(q, expert_action)
 
 

@@ -32,7 +32,7 @@ def generator(seed: int, purpose: str, worker: int = 0) -> np.random.Generator:
 
 def rng_state(random: np.random.Generator) -> dict[str, Any]:
     """Return the generator's state as a JSON value."""
-    return _plain(random.bit_generator.state)
+    return dict(random.bit_generator.state)
 
 
 def restore_rng(random: np.random.Generator, state: dict[str, Any]) -> None:
@@ -41,9 +41,3 @@ def restore_rng(random: np.random.Generator, state: dict[str, Any]) -> None:
         random.bit_generator.state = state
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"The checkpoint's state of a random generator is invalid ({error!r}).") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -99,18 +99,22 @@ def identity(values: dict[str, Any]) -> dict[str, str]:
     algorithm = values["algorithm"] | {"from": user_code.algorithm_source(values["algorithm"])}
     environment = {key: values["environment"].get(key) for key in ("id", "options", "sha256")}
     parts = {"algorithm": algorithm, "environment": environment, "run": values["run"]}
-    return flat(parts | {"from": networks_source(values)})
+    return texts(parts | {"from": networks_source(values)})
 
 
 # ---------------------------------------------------------------------------------------------------- differences
-def flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Flatten nested dicts to dotted keys with JSON texts: `{"run": {"seed": 1}}` becomes `{"run.seed": "1"}`."""
-    texts: dict[str, str] = {}
+def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Flatten nested dicts to dotted keys: `{"run": {"seed": 1}}` becomes `{"run.seed": 1}`."""
+    flattened: dict[str, Any] = {}
     for key, value in values.items():
-        texts |= (
-            flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": json_text(value)}
-        )
-    return texts
+        nested = isinstance(value, dict) and value
+        flattened |= flat(value, f"{above}{key}.") if nested else {f"{above}{key}": value}
+    return flattened
+
+
+def texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return `flat(values)` with JSON texts."""
+    return {key: json_text(value) for key, value in flat(values).items()}
 
 
 def json_text(value: Any) -> str:

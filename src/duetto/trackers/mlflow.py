@@ -10,7 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from duetto.trackers.base import Point, Tracker, flat, needed
+from duetto.storage.reproducibility import flat
+from duetto.trackers.base import Point, Tracker, needed
 
 MAX_VALUE = 6000  # maximum number of characters in a parameter's value
 MAX_PARAMS = 100  # maximum number of parameters in one request

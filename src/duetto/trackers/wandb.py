@@ -11,7 +11,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
 
-from duetto.trackers.base import Point, Tracker, flat, needed
+from duetto.storage.reproducibility import flat
+from duetto.trackers.base import Point, Tracker, needed
 
 
 class Wandb(Tracker):

@@ -117,20 +117,12 @@ class DeviceMemory(Memory):
 
 
 class DeviceExecution(Execution):
-    """Builds a `DeviceLoop`, which acts and learns in one compiled program, in place of a `Collector`.
-
-    The seeds of a `SeedGroup` share this program.
-    """
-
-    def __init__(self, group: SeedGroup | None) -> None:
-        self._group = group
+    """Builds a `DeviceLoop`, which acts and learns in one compiled program, in place of a `Collector`."""
 
     @override
     def make_source(self, config: Config, stepper: environments.VecEnv, learner: Any, normalizer: Any) -> Any:
         engine: Any = stepper.engine
-        if self._group is not None:
-            learner.seeds = len(self._group.seeds)
-        return DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed, self._group)
+        return DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed)
 
 
 class DeviceComponents(Components):
@@ -218,7 +210,7 @@ class DeviceTrainer(Trainer):
         if place is not None:
             raise UsageError(f"{config.environment} steps in one compiled program, not on a cluster. Remove --cluster.")
         # The base class does not get `group`, because here each seed has its own learner.
-        super().__init__(config, folder, environment, DeviceExecution(group))
+        super().__init__(config, folder, environment, DeviceExecution())
 
     def _collect(self) -> None:
         """Run at most `most_turns` turns of the compiled loop, until metrics, an evaluation or a checkpoint are due."""

@@ -9,6 +9,7 @@ import numpy as np
 from duetto.algorithms.base import Tree
 from duetto.environments import obs_tree
 from duetto.functional import state_schema
+from duetto.functional.pytree import tree_map
 from duetto.functional.rng import generator
 from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners import Policy
@@ -128,7 +129,7 @@ class Recurrence:
 
 def one_step(obs: Tree, action: Any, reward: Any, starts: Any, carry: dict[str, Any]) -> SequenceInput:
     """Return sequences of one step, (N, 1, ...), from arrays (N, ...) of any framework."""
-    obs = {name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None]
+    obs = tree_map(lambda part: part[:, None], obs)
     return SequenceInput(obs, action[:, None], reward[:, None], starts[:, None], carry, starts, None)
 
 
