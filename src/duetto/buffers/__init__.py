@@ -26,7 +26,7 @@ import numpy as np
 
 from duetto.algorithms.base import MemorySpec, RolloutSpec, Tree
 from duetto.buffers.base import Experience as Experience
-from duetto.buffers.episode_storage import step_fields
+from duetto.buffers.episode_storage import step_fields, too_large
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.mixed_replay import Episodes, MixedReplay
 from duetto.buffers.replay import Replay
@@ -80,9 +80,14 @@ def build(
 def _rollout(
     spec: RolloutSpec, observation: Space, action: Space, num_envs: int, value: Callable[[Tree], np.ndarray]
 ) -> Rollout:
+    steps = spec.steps * num_envs
     check(spec, num_envs)
-    kind = RecurrentRollout if spec.recurrent else Rollout
-    return kind(spec, step_fields(observation, action, spec.recurrent), num_envs, value)
+    fields = step_fields(observation, action, spec.recurrent)
+    try:
+        kind = RecurrentRollout if spec.recurrent else Rollout
+        return kind(spec, fields, num_envs, value)
+    except MemoryError as error:
+        raise too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields.values(), steps) from error
 
 
 def check(spec: MemorySpec, num_envs: int) -> None:

@@ -128,9 +128,11 @@ class ReplayMemory(Memory):
         """Restore the schedule. Raise CheckpointError if the state is of a buffer with other sizes."""
         saved, sizes = state["shape"], self._sizes
         if saved != sizes:
+            words = (f"{name} {saved.get(name)}, here {n}" for name, n in sizes.items() if saved.get(name) != n)
+            options = "burn-in, unroll, overlap, replay_capacity" if "overlap" in sizes else "replay_capacity"
             raise CheckpointError(
-                f"The checkpoint's replay buffer has other sizes ({saved}; here {sizes}). Set replay_capacity, "
-                "num_envs, replay_shards, burn_in, unroll and overlap back."
+                f"The checkpoint's replay buffer has other sizes ({'; '.join(words)}). Set {options} and the number of "
+                "environments back."
             )
         self.schedule.load_state_dict(state["schedule"])
 

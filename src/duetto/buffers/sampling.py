@@ -133,8 +133,11 @@ class MassItems:
             raise CheckpointError(
                 "The checkpoint's replay buffer has no priorities. Set prioritized to false, as when the run started."
             )
-        some = masses > 0  # an index without a step has the mass 0
-        self.add(index[some], masses[some])
+        whole = np.zeros(len(self._sums.leaves))
+        whole[index] = masses
+        self._sums.fill(whole)
+        self._minima.fill(np.where(whole > 0, whole, np.inf))
+        self._count = int(np.count_nonzero(whole))
 
 
 class PriorityTree:
@@ -169,6 +172,12 @@ class PriorityTree:
         for children, parents in pairwise(self._levels):
             index = index // BRANCHING
             parents.reshape(-1)[index] = self._combine.reduce(children.take(index, axis=0), axis=1)
+
+    def fill(self, values: np.ndarray) -> None:
+        """Set all leaves to `values` (size,)."""
+        self.leaves[:] = values
+        for children, parents in pairwise(self._levels):
+            parents.reshape(-1)[: len(children)] = self._combine.reduce(children, axis=1)
 
 
 class SumTree(PriorityTree):
@@ -216,9 +225,10 @@ def checked_priorities(spec: Any, sample: Sample, priority: np.ndarray | None) -
         raise ValueError(f"The priorities have shape {error.shape}, but the sample has {mask.shape}")
     counted = np.where(mask > 0, error, 0.0)
     if not np.isfinite(counted).all():
+        item, *step = np.argwhere(~np.isfinite(counted))[0].tolist()
         raise NonFiniteError(
-            "A priority of the batch is NaN or infinite: the loss has diverged. Lower the learning rate, or clip the "
-            "gradients."
+            f"Priority {', step '.join(map(str, (item, *step)))} of the batch is {error[item, *step]}: the loss has "
+            "diverged. Lower the learning rate, or clip the gradients."
         )
     if counted.min() < 0:
         raise ValueError(f"A priority is {counted.min()}. Priorities are absolute errors, so they cannot be negative")

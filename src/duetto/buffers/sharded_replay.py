@@ -26,12 +26,14 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import ReplaySpec, SequenceSpec
-from duetto.buffers.base import Experience, ResolvedItems, rows, scattered, without_prefix
+from duetto.buffers.base import CARRY, Experience, ResolvedItems, concatenated, rows, scattered
 from duetto.buffers.episode_storage import EpisodeStorage, Segment
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.replay import Replay, ReplayMemory
 from duetto.buffers.sampling import PriorityLine
 from duetto.buffers.sequences import SequenceReplay
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ArrayOf
 from duetto.networks.spaces import Space
 
 WAITING = 16  # send all queues when one has this many requests
@@ -121,7 +123,6 @@ class ShardedReplay(ReplayMemory):
         self._shards, self._shares = shards, shards.shares
         self._firsts = np.array([share.start for share in self._shares])
         self._waiting: dict[int, list[ShardRequest]] = {}  # requests not sent yet
-        self._sizes |= {"shards": len(self._shares)}
         self._status = self._shards.start(factory)
 
     @property
@@ -184,26 +185,54 @@ class ShardedReplay(ReplayMemory):
     # ------------------------------------------------------------------------------------------------ checkpoints
     @override
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of all shards, and of the sampler, the schedule and the generator."""
+        """Return the combined state, in the form of a single buffer with all environments."""
         states = self._answers("state_dict", ((),) * len(self._shares))
-        return super().state_dict() | {"items": {}, "shards": {str(i): state for i, state in enumerate(states)}}
+        items = [state["items"] for state in states]
+        for one, first in zip(items, self._firsts, strict=True):
+            if "index" in one:
+                one["index"] = one["index"] + first * self.rows
+        whole = states[0] | {"envs": concatenated([state["envs"] for state in states]), "items": concatenated(items)}
+        return whole | super().state_dict()
 
     @override
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._answers("load_state_dict", [(state["shards"][str(i)],) for i in range(len(self._shares))])
+        self._answers("load_state_dict", [(self._share_of(state, share),) for share in self._shares])
         self.load_sampler_state(state)
+
+    def _share_of(self, state: dict[str, Any], share: range) -> dict[str, Any]:
+        """Return the state of the shard with the environments `share`, cut out of the state of all shards."""
+        items, own = state["items"], slice(share.start * self.rows, share.stop * self.rows)
+        if (index := items.get("index")) is not None:
+            items = items | {"index": index - own.start}
+            own = slice(*index.searchsorted([own.start, own.stop]).tolist())
+        return state | {
+            "shape": state["shape"] | {"environments": len(share)},
+            "envs": rows(state["envs"], slice(share.start, share.stop)),
+            "items": rows(items, own),
+        }
 
     @override
     def segment(self, since: np.ndarray) -> Segment:
-        """Return the segments of all shards; the names of their arrays start with the shard's number."""
-        parts = self._answers("segment", [(since[share.start : share.stop],) for share in self._shares])
-        counts = {name: np.concatenate([part[name] for part in parts]) for name in ("start", "count")}
-        return counts | {f"{i}/{name}": array for i, part in enumerate(parts) for name, array in part.items()}
+        since_each = [(since[share.start : share.stop],) for share in self._shares]
+        segments = self._answers("segment", since_each)
+        names = max(segments, key=len)  # some shards may have no hidden state yet
+        return {name: np.concatenate([one[name] for one in segments if name in one]) for name in names}
 
     @override
     def load_segment(self, segment: Segment) -> None:
-        self._answers("load_segment", [(without_prefix(segment, f"{i}/"),) for i in range(len(self._shares))])
+        counts = ArrayOf(self._sizes["environments"], (), np.int64)
+        state_schema.check(segment, {"count": counts, "frame_count": counts}, "a segment of the replay buffer")
+        kept = segment.get("kept", np.zeros(0, bool)).astype(np.int64)
+        parts = []
+        for share in self._shares:
+            own = slice(share.start, share.stop)
+            steps, frames = (_rows(segment[name], own) for name in ("count", "frame_count"))
+            places = dict.fromkeys(("start", "count", "frame_start", "frame_count"), own)
+            places |= {name: frames for name in segment if name.split("/")[0] == "obs"}
+            places |= {name: _rows(kept, steps) for name in segment if name.startswith(CARRY)}
+            parts.append(({name: array[places.get(name, steps)] for name, array in segment.items()},))
+        self._answers("load_segment", parts)
 
     # ------------------------------------------------------------------------------------------------ shards
     def _of_each(self, env: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -235,3 +264,8 @@ class ShardedReplay(ReplayMemory):
                 if isinstance(status, ShardStatus):
                     self._status[index] = status
         return {index: reply[-1] for index, reply in replies.items()}
+
+
+def _rows(counts: np.ndarray, share: slice) -> slice:
+    """Return the slice of rows that belong to the environments in `share`. Environment i has `counts[i]` rows."""
+    return slice(int(counts[: share.start].sum()), int(counts[: share.stop].sum()))

@@ -125,6 +125,7 @@ class ActorPool:
         notices: list[str],
         name: str = "actor {}",
         server: type[ActorServer] = ActorServer,
+        closes: bool = True,
     ) -> None:
         """Start a process for each share.
 
@@ -140,8 +141,7 @@ class ActorPool:
         """
         self.transport: Transport = transport
         self.notices: list[str] = notices
-        self.timeout: float = timeout
-        self._role, self._server = role, server
+        self._role, self._timeout, self._server, self._closes = role, timeout, server, closes
         self.actors: list[Actor] = [Actor(i, share, _name(name, i, share)) for i, share in enumerate(shares)]
         self.restarts: int = 0
         try:
@@ -150,6 +150,12 @@ class ActorPool:
         except BaseException:
             self._end()
             raise
+
+    def another(
+        self, role: bytes, shares: Sequence[range], name: str, server: type[ActorServer] = ActorServer
+    ) -> ActorPool:
+        """Return a pool of further processes on the same transport. Close the new pool before this one."""
+        return ActorPool(self.transport, role, shares, self._timeout, self.notices, name, server, closes=False)
 
     def call_each(self, method: str, arguments: Sequence[Any] | None = None) -> list[Any]:
         """Call a method of the object in every process; `arguments` has one argument for each. Return the results."""
@@ -207,7 +213,7 @@ class ActorPool:
         for actor in self.actors:
             if actor.worker is not None:
                 self.transport.kill(actor.worker)
-        if self._server.restorable:
+        if self._closes:
             self.transport.close()
 
     # ------------------------------------------------------------------------------------------- one process
@@ -231,8 +237,8 @@ class ActorPool:
         actor.searching = now if actor.searching is None else actor.searching
         if (searched := now - actor.searching) >= TO_START:
             raise EnvironmentFault(
-                f"The process of {actor.name} could not be started for {searched:.0f} s; the last process "
-                f"{answer.failure}. Check the cluster, and resume when it has free CPUs.",
+                f"{actor.name} could not be started for {searched:.0f} s; the last process {answer.failure}. Check "
+                "the cluster, and resume when it has free CPUs.",
                 trace=answer.details,
                 failed=True,
             )
@@ -245,7 +251,7 @@ class ActorPool:
         state = actor.state if actor.new else {}
         actor.call = self.transport.call(actor.worker, actor.requests, state, *actor.values)
         repeats = actor.new or any(request.method == "restore" for request in actor.requests)
-        patience = (self.timeout or INFINITY) + (TO_START if actor.new else 0.0) + (PATIENCE if repeats else 0.0)
+        patience = (self._timeout or INFINITY) + (TO_START if actor.new else 0.0) + (PATIENCE if repeats else 0.0)
         actor.deadline = self.transport.clock() + patience
 
     def _reply(self, actor: Actor, answer: Answer | None) -> Reply | None:
@@ -256,7 +262,7 @@ class ActorPool:
             self._greeted(actor, answer or Answer(failure=f"did not start for {TO_START:g} s"))
             return None
         if answer is None or answer.failure:
-            late = f"has not answered for {self.timeout:g} s (worker_timeout gives it more)"
+            late = f"has not answered for {self._timeout:g} s (worker_timeout gives it more)"
             self._failed(actor, answer or Answer(failure=late))
             return None
         reply: Reply = answer.value
@@ -271,7 +277,7 @@ class ActorPool:
         actor.failures.append(answer)
         if not (actor.new or self._server.restorable):
             actor.call = None
-            raise ShardLostError(f"The process of {actor.name} {answer.failure}.")
+            raise ShardLostError(f"{_capitalized(actor.name)} {answer.failure}.")
         if len(actor.failures) == ATTEMPTS:
             raise EnvironmentFault(
                 f"{actor.name} {answer.failure}, for the third time in a row. Check the environment and the "
@@ -294,9 +300,13 @@ class ActorPool:
                 f"not be restored and start new episodes, because {reasons}. From here on, the numbers differ from "
                 "those of a run in which no process dies."
             )
-        self.notices.append(f"The process of {actor.name} {actor.failures[-1].failure}: {then}")
+        self.notices.append(f"{_capitalized(actor.name)} {actor.failures[-1].failure}: {then}")
 
 
 def _name(name: str, index: int, share: range) -> str:
     environments = f"environment {share[0]}" if len(share) == 1 else f"environments {share[0]} to {share[-1]}"
     return f"{name.format(index)} ({environments})"
+
+
+def _capitalized(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]

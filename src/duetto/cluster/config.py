@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
 
 Mode = Literal["sync", "async"]
 
-KEPT = ("mode", "actors", "block", "replay_shards")  # the options that may affect numbers
+KEPT = ("mode", "actors", "block")  # the options that may affect numbers
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Cluster:
         if find_spec("ray") is None:
             raise UsageError(f"A cluster needs Ray, which is not installed. Install: {install('cluster')}")
 
-    def resuming(self, kept: dict[str, Any]) -> Cluster:
-        """Return the options for resuming a run. `kept` is `cluster` in the run's config.
+    def resuming(self, kept: dict[str, Any], num_envs: int) -> Cluster:
+        """Return the options for resuming a run of `num_envs` environments. `kept` is `cluster` in the run's config.
 
         Raises UsageError if an option has another value than in `kept`.
         """
@@ -61,6 +61,8 @@ class Cluster:
             )
         for name in KEPT:
             given = getattr(self, name)
+            if name == "actors":  # more actors than environments are never used
+                given = min(given, num_envs)
             if name in kept and given and given != kept[name]:
                 raise UsageError(
                     f"The run continues with {name} {kept[name]}, which affects its numbers, not {given}. Leave it "

@@ -51,12 +51,11 @@ class ClusterExecution(Execution):
                 "The environment is an object of this process. For a cluster, pass its id, or a factory that makes a "
                 "new environment at each call."
             )
-        num_envs, shards = options.pop("num_envs"), cluster.replay_shards
-        if max(cluster.actors, shards) > num_envs:
-            raise UsageError(
-                f"num_envs is {num_envs}, and each actor or replay shard needs an environment. Give more --num-envs."
-            )
-        actors = cluster.actors or min(2, num_envs)
+        num_envs, wanted = options.pop("num_envs"), cluster.actors or 2
+        actors, shards = min(wanted, num_envs), min(cluster.replay_shards, num_envs)
+        ends = (("actors", actors, wanted), ("shards", shards, cluster.replay_shards))
+        if fewer := [f"{used} of the {of} {what}" for what, used, of in ends if used < of]:
+            notices.append(f"num_envs is {num_envs}, so the run uses {' and '.join(fewer)}. Give more --num-envs.")
         try:
             recipe = pack(environment, options)
         except Exception as error:  # a user's objects may raise anything
@@ -94,7 +93,7 @@ class ClusterExecution(Execution):
 
     @override
     def make_shards(self, stepper: VecEnv) -> RemoteShards | None:
-        count = self._cluster.replay_shards
+        count = min(self._cluster.replay_shards, stepper.num_envs)
         return RemoteShards(self._pool, shares(stepper.num_envs, count)) if count else None
 
     @override
@@ -107,5 +106,5 @@ class ClusterExecution(Execution):
 
     @override
     def decided(self) -> dict[str, Any]:
-        kept = {"mode": self._mode, "block": self._block, "replay_shards": self._cluster.replay_shards}
-        return kept | ({"actors": len(self._pool.actors)} if self._mode == "sync" else {})
+        actors = {"actors": len(self._pool.actors)} if self._mode == "sync" else {}
+        return {"mode": self._mode, "block": self._block} | actors

@@ -44,12 +44,11 @@ class RemoteShards(Shards):
         """Start the shards. Raises UsageError if one fails to start."""
         self.close()
         role = cloudpickle.dumps(partial(Shard, factory))  # Ray cannot pickle a class of a user's file
-        there, name = self._actors, "shard {} of the replay memory"
-        self._pool = ActorPool(there.transport, role, self.shares, there.timeout, there.notices, name, ShardServer)
+        self._pool = self._actors.another(role, self.shares, "shard {} of the replay memory", ShardServer)
         try:
             return self._pool.call_each("status")
         except EnvironmentFault as fault:
-            raise UsageError(fault.what) from fault
+            raise UsageError(fault.what[0].upper() + fault.what[1:]) from fault
 
     @override
     def execute(self, requests: Mapping[int, Sequence[ShardRequest]]) -> dict[int, list[Any]]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from duetto.buffers.episode_storage import unnamed
-from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check, check_actions
 from duetto.errors import DuettoError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf, ListOf, OptionalOf
@@ -92,6 +92,7 @@ def writer(path: str | Path, metadata: Metadata, overwrite: bool = False) -> Ite
     Raises:
         UsageError: The folder exists and may not be overwritten, or no episode was written.
     """
+    check_actions(metadata.action_space)
     path = Path(path).absolute()
     check_free(path, overwrite)
     with staging_folder(path, overwrite) as folder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy as np
 from duetto.demonstrations.types import Demonstration, limits
 from duetto.environments import Transition, Tree, VecEnv
 from duetto.errors import UsageError
-from duetto.functional.pytree import tree_map_many
+from duetto.functional.pytree import tree_map, tree_map_many
 from duetto.networks import masks
+from duetto.networks.spaces import Space
 
 MOST_TRIES = 20  # stop if fewer than one of 20 episodes is kept
 
@@ -56,45 +57,80 @@ def record(
     """
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
-    kept = 0
-    for tried in count():
-        if kept == episodes:
-            return
+    played: dict[int, RecordedGame | None] = {}  # finished games by seed, waiting for lower seeds; None: rejected
+    kept, tried, upcoming = 0, 0, seed
+
+    def more(running: int) -> bool:
+        return kept + running < episodes
+
+    for game in _play(expert, stepper, seed, more):
+        good = keep(game.score)
+        played[game.seed] = game if good else None
+        kept, tried = kept + good, tried + 1
         if tried >= MOST_TRIES * (kept + 1):
             raise UsageError(
                 f"Only {kept} of {tried} episodes were good enough to be kept. Relax --minimum-return or "
                 "--only-successes, or use a better expert."
             )
-        game = _play(expert, stepper, seed + tried)
-        if keep(game.score):
-            kept += 1
-            yield game
+        while upcoming in played:
+            ready = played.pop(upcoming)
+            upcoming += 1
+            if ready is not None:
+                yield ready
 
 
-def _play(expert: Expert, stepper: VecEnv, seed: int) -> RecordedGame:
-    """Play one game. An episode's end, or a lost life with `episodic_life`, ends a demonstration."""
+def _play(expert: Expert, stepper: VecEnv, seed: int, more: Callable[[int], bool]) -> Iterator[RecordedGame]:
+    """Yield games as they end. Another game starts only if `more(number of running games)` is True."""
     stepper.reset(seed)
-    steps: list[Transition] = []
-    demonstrations: list[Demonstration] = []
-    while True:
+    upcoming = seed
+    running: dict[int, _Tape] = {}
+    for env in range(stepper.num_envs):
+        if more(len(running)):
+            running[env] = _Tape(upcoming, stepper.action_space)
+            upcoming += 1
+    while running:
         transition, ended = stepper.step(expert(stepper.obs, stepper.starts))
         expert.rewarded(transition.reward, transition.env)
-        steps += [transition] * len(transition.env)  # none if the environment was only reset
-        if np.any(transition.terminated | transition.truncated):
-            demonstrations.append(_cut(steps, *limits(stepper.action_space)))
-            steps = []
-        if ended:
-            return RecordedGame(seed, ended[0].total_reward, demonstrations)
+        for row, env in enumerate(transition.env.tolist()):
+            if env in running:
+                running[env].add(transition, row)
+        for episode in ended:
+            if episode.env not in running:
+                continue
+            tape = running.pop(episode.env)
+            yield RecordedGame(tape.seed, episode.total_reward, tape.demonstrations)
+            if more(len(running)):
+                stepper.reset_env(episode.env, upcoming)
+                running[episode.env] = _Tape(upcoming, stepper.action_space)
+                upcoming += 1
 
 
-def _cut(steps: list[Transition], low: np.ndarray, high: np.ndarray) -> Demonstration:
-    """Return a demonstration of these steps. Clip actions to their bounds, as the environment does."""
-    trees = [*(step.obs for step in steps), steps[-1].next_obs]
-    obs: Tree = tree_map_many(np.concatenate, [masks.split_mask(tree)[0] for tree in trees])
-    action, reward, terminated, truncated = (
-        np.concatenate([getattr(step, name) for step in steps])
-        for name in ("action", "reward", "terminated", "truncated")
+class _Tape:
+    """The steps of one environment since the start of its game."""
+
+    def __init__(self, seed: int, action: Space) -> None:
+        self.seed, self._limits = seed, limits(action)
+        self.demonstrations: list[Demonstration] = []
+        self._rows: list[tuple[Transition, int]] = []
+
+    def add(self, transition: Transition, row: int) -> None:
+        """Add a row of a transition. An episode's end, or a lost life with `episodic_life`, ends a demonstration."""
+        self._rows.append((transition, row))
+        if transition.terminated[row] or transition.truncated[row]:
+            self.demonstrations.append(_cut(self._rows, *self._limits))
+            self._rows = []
+
+
+def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) -> Demonstration:
+    """Return a demonstration of these rows. Clip actions to their bounds, as the environment does."""
+    last, row = rows[-1]
+    trees = [(step.obs, i) for step, i in rows] + [(last.next_obs, row)]
+    obs: Tree = tree_map_many(np.stack, [tree_map(itemgetter(i), masks.split_mask(tree)[0]) for tree, i in trees])
+    action = np.stack([step.action[i] for step, i in rows])
+    return Demonstration(
+        obs,
+        np.clip(action, low, high, dtype=action.dtype) if action.dtype.kind == "f" else action,
+        np.array([step.reward[i] for step, i in rows], np.float32),
+        bool(last.terminated[row]),
+        bool(last.truncated[row]),
     )
-    if action.dtype.kind == "f":
-        action = np.clip(action, low, high, dtype=action.dtype)
-    return Demonstration(obs, action, reward.astype(np.float32), bool(terminated[-1]), bool(truncated[-1]))

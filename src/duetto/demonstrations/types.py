@@ -62,6 +62,7 @@ class Demonstrations:
     terminated: np.ndarray  # (N,) bool; where False, the episode was truncated
     seeds: list[int | None]  # of the environment's resets; None: unknown
     parts: list[int]
+    signature: object = None  # of the folder, by `storage.signing`
 
     def __len__(self) -> int:
         return len(self.episodes)
@@ -70,6 +71,12 @@ class Demonstrations:
     def steps(self) -> int:
         """The number of steps in all episodes."""
         return int(self.lengths.sum())
+
+
+def check_actions(space: Space) -> None:
+    """Raise UsageError for a Dict action space."""
+    if isinstance(space, Dict):
+        raise UsageError(f"The action space is {space}, but no algorithm learns from demonstrations with Dict actions.")
 
 
 def check(episode: Demonstration, metadata: Metadata) -> None:

@@ -168,7 +168,7 @@ class Run:
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
             if options:
                 config = _changed(config, options)
-            placed = cluster and cluster.resuming(config.cluster).execution()
+            placed = cluster and cluster.resuming(config.cluster, config.run.num_envs).execution()
             made = existing_trainer(config, self.path, self._environment(), placed, accept_changes, self._trust)
             with closing(made) as trainer:
                 trainer.notices += trackers.note_of_others(self.path, callbacks)
