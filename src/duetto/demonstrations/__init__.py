@@ -10,13 +10,14 @@ Observations, actions and rewards have the format of a training run's `VecEnv`.
 
 from duetto.demonstrations.dataset import Writer, check_free, load, save, writer
 from duetto.demonstrations.minari_datasets import export_minari, import_minari
-from duetto.demonstrations.recording import Expert, RecordedGame, RecordingEndedError, record
+from duetto.demonstrations.recording import EpisodePlayer, Expert, RecordedGame, RecordingEndedError, record
 from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_fits
 from duetto.networks.spaces import spell
 
 __all__ = [
     "Demonstration",
     "Demonstrations",
+    "EpisodePlayer",
     "Expert",
     "Metadata",
     "RecordedGame",

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from duetto.errors import DuettoError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf, ListOf, OptionalOf
 from duetto.networks import spaces
-from duetto.storage import atomic_io, manifest
+from duetto.storage import atomic_io, manifest, signing
 from duetto.storage.atomic_io import staging_folder
 from duetto.storage.manifest import MANIFEST, FileRecord, file_record, read_sealed, seal
 from duetto.storage.tree_codec import decode_arrays, encode_arrays
@@ -41,9 +41,11 @@ _EPISODE = manifest.FILE | {"seed": OptionalOf(int), "part": int, "terminated": 
 # ---------------------------------------------------------------------------------------------------- metadata
 def encode_metadata(metadata: Metadata) -> dict[str, Any]:
     """Return the metadata as JSON values, with a signature if the environment's id or options name code."""
+    signature = signing.sign(signing.references(metadata.environment, metadata.options))
     return {
         "environment": metadata.environment,
         "options": metadata.options,
+        **({"signature": signature} if signature else {}),
         "expert": metadata.expert,
         "observation_space": spaces.to_json(metadata.observation_space),
         "action_space": spaces.to_json(metadata.action_space),
@@ -178,7 +180,7 @@ def load(path: str | Path) -> Demonstrations:
     returns, lengths = np.array(rows).T
     terminated, seeds = np.array([record["terminated"] for record in records]), [record["seed"] for record in records]
     found = returns, lengths.astype(np.int64), terminated, seeds, parts
-    return Demonstrations(str(path), metadata, episodes, *found)
+    return Demonstrations(str(path), metadata, episodes, *found, content.get("signature"))
 
 
 def _check_present(path: Path) -> None:
@@ -209,7 +211,13 @@ class _StoredEpisodes(Sequence[Demonstration]):
     def __len__(self) -> int:
         return len(self._records)
 
-    def __getitem__(self, index: int) -> Demonstration:  # type: ignore[override]
+    @overload
+    def __getitem__(self, index: int) -> Demonstration: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Demonstration]: ...
+    def __getitem__(self, index: int | slice) -> Demonstration | list[Demonstration]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
         record = self._records[index]
         try:
             return self.read(record)

@@ -74,19 +74,6 @@ def _over_rows_padded(gradient: Array, x: Array) -> Array:
     return product(jax.lax.pad(turned, jnp.zeros((), turned.dtype), below), x, -2)[..., :-1, :]
 
 
-def to_bits(x: Array) -> Array:
-    """Round x to bfloat16 and return its bits as uint16.
-
-    Loops over steps collect bits, because XLA would convert the whole array of collected bfloat16 numbers at each step.
-    """
-    return jax.lax.bitcast_convert_type(x.astype(jnp.bfloat16), jnp.uint16)
-
-
-def from_bits(bits: Array) -> Array:
-    """Return the bfloat16 numbers whose bits `to_bits` returned."""
-    return jax.lax.bitcast_convert_type(bits, jnp.bfloat16)
-
-
 @jax.custom_vjp
 def _linear(x: Array, weight: Array, bias: Array) -> Array:
     return product(x, weight, -1).astype(jnp.bfloat16) + jnp.expand_dims(bias, -2)

@@ -303,6 +303,15 @@ class StackArrays:
         return self._values[f"{name}.weight"], self._values.get(f"{name}.bias")
 
 
+def norm(x: Array, scale: Array, shift: Array) -> Array:
+    """Apply layer normalization over the last axis in NumPy or JAX, in float32 as in PyTorch."""
+    xp, dtype = array_namespace(x), x.dtype
+    x = xp.astype(x, xp.float32)
+    x = x - xp.mean(x, axis=-1, keepdims=True)
+    x = x / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + 1e-5)
+    return xp.astype(x * batch_norm.broadcastable(scale, x) + batch_norm.broadcastable(shift, x), dtype)
+
+
 def join(x: Array, joined: Any) -> Array:
     """Concatenate x and the action `joined`, which all members of an ensemble share. If it is None, return x."""
     if joined is None:
@@ -349,3 +358,63 @@ def _joint(parts: list[Array], width: int) -> list[Array]:
     squares = sum(xp.sum(part * part, axis=-1, keepdims=True) for part in parts)
     factor = (width / (squares + 1e-8)) ** 0.5
     return [part * factor for part in parts]
+
+
+# ---------------------------------------------------------------------------------------------------- recurrent layers
+State = tuple[Array, ...]  # (B, size) each; the first one is also the output
+Cell = Callable[[Array, Array, State], State]  # from x Wᵀ + b, h Wᵀ + b and the state to the next state
+
+
+def recurrent(
+    linear: Callable[..., Array],
+    unroll: Callable[..., tuple[Array, State]],
+    spec: RecurrentSpec,
+    weights: Values,
+    x: Array,
+    carry: Carry,
+    window: SequenceInput,
+) -> tuple[Array, Carry]:
+    """Return outputs (B, S, size) and last hidden states in NumPy or JAX; states and gates are float32."""
+    xp = array_namespace(x)
+    x, starts, dtype = xp.swapaxes(x, 0, 1), xp.swapaxes(window.starts, 0, 1), x.dtype  # time first
+    after: list[State] = []
+    for layer in range(spec.layers):
+        state = tuple(xp.astype(part[:, layer], xp.float32) for part in carry.values())
+        w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        entering = linear(xp.astype(x, dtype), w["weight_ih"], w["bias_ih"])  # for all steps at once
+        burn_in, outputs = min(spec.burn_in, len(x)), []
+        for part in (slice(0, burn_in), slice(burn_in, None)):
+            if part.start == burn_in and burn_in:  # the burn-in has no gradient
+                kept = window.is_first if spec.learn_from_start else xp.zeros_like(window.is_first)
+                state = tuple(xp.where(kept[:, None], h, stop_gradient(h)) for h in state)
+            if len(entering[part]):
+                output, state = unroll(
+                    CELLS[spec.kind], entering[part], starts[part], state, w["weight_hh"], w["bias_hh"]
+                )
+                outputs.append(output)
+        x = xp.concat(outputs)
+        after.append(state)
+    stacked = {name: xp.stack([state[i] for state in after], axis=1) for i, name in enumerate(carry)}
+    return xp.astype(xp.swapaxes(x, 0, 1), dtype), stacked
+
+
+def lstm(entering: Array, recurrent: Array, state: State) -> State:
+    """One step of an LSTM (Hochreiter & Schmidhuber, 1997); gates in PyTorch's order: input, forget, cell, output."""
+    xp = array_namespace(entering)
+    scale = xp.repeat(xp.asarray([0.5, 0.5, 1.0, 0.5], dtype=entering.dtype), state[1].shape[-1])[None]
+    gates = xp.tanh((entering + recurrent) * scale) * scale + (1 - scale)  # σ(x) = tanh(x/2)/2 + 1/2, in one pass
+    i, f, g, o = xp.split(gates, 4, -1)
+    c = f * state[1] + i * g
+    return o * xp.tanh(c), c
+
+
+def gru(entering: Array, recurrent: Array, state: State) -> State:
+    """One step of PyTorch's GRU (Cho et al., 2014); gates: reset, update, new."""
+    xp = array_namespace(entering)
+    (xr, xz, xn), (hr, hz, hn) = xp.split(entering, 3, -1), xp.split(recurrent, 3, -1)
+    r, z = xp.tanh((xr + hr) / 2) / 2 + 0.5, xp.tanh((xz + hz) / 2) / 2 + 0.5
+    n = xp.tanh(xn + r * hn)
+    return (n + z * (state[0] - n),)
+
+
+CELLS: dict[str, Cell] = {"lstm": lstm, "gru": gru}

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from duetto import demonstrations, environments
 from duetto.demonstrations import (
     Demonstrations,
+    EpisodePlayer,
     Expert,
     Metadata,
     import_minari,
@@ -25,8 +26,9 @@ from duetto.storage.config import circumstances
 from duetto.tools.cli.options import Checkpoint, EnvironmentId, EnvironmentOptions, Json, Trust, parse_options
 from duetto.tools.cli.output import print_notices, print_result
 from duetto.tools.cli.parser import Arg, Flag, run_function, unknown
-from duetto.training.evaluation import PARALLEL, check_same_spaces
+from duetto.training.evaluation import PARALLEL, SEED_OFFSET, check_same_spaces
 from duetto.training.progress_lines import working
+from duetto.training.video import record as record_video
 
 _EXPERT = "The folder of a run, which acts without exploration, or a class such as those in examples/experts."
 
@@ -203,7 +205,10 @@ def import_(
 # ---------------------------------------------------------------------------------------------------- inspect
 def inspect(
     demos: Annotated[str, Arg("The folder of the demonstrations.", "DEMOS", is_positional=True)],
+    video: Annotated[str | None, Arg("Replay an episode and record it.", metavar="FILE.mp4")] = None,
+    episode: Annotated[int, Arg("The episode to record with --video, counted from 0.", metavar="K")] = 0,
     json: Json = False,
+    trust: Trust = False,
 ) -> None:
     """Print the environment, expert, returns and lengths of demonstrations. With --json, list every episode."""
     loaded = demonstrations.load(demos)
@@ -216,12 +221,17 @@ def inspect(
         "actions": spell(about.action_space),
         "versions": about.versions,
     }
+    if video is not None:
+        references = signing.references(about.environment, about.options)
+        signing.check(references, loaded.signature, demos, "environment", trust)
+        _record_episode(loaded, episode, Path(video).absolute())
     rows = zip(loaded.seeds, loaded.parts, loaded.returns, loaded.lengths, loaded.terminated, strict=True)
     episodes = [
         {"seed": seed, "part": part, "return": float(total), "steps": int(steps), "terminated": bool(over)}
         for seed, part, total, steps, over in rows
     ]
-    print_result(json, {"file": demos, **described, "episodes": episodes}, (), *_lines(loaded, described))
+    lines = [*_lines(loaded, described), *([] if video is None else [video])]
+    print_result(json, {"file": demos, **described, "episodes": episodes, "video": video}, (), *lines)
 
 
 def _lines(demos: Demonstrations, described: dict[str, Any]) -> list[str]:
@@ -237,10 +247,24 @@ def _lines(demos: Demonstrations, described: dict[str, Any]) -> list[str]:
     return [f"{name:13} {text}" for name, text in texts.items() if text]
 
 
+def _record_episode(demos: Demonstrations, number: int, path: Path) -> None:
+    """Replay an episode to a video. If the replay ends too early, delete the video and raise UsageError."""
+    player = EpisodePlayer(demos, number)
+    about = demos.metadata
+    envs = environments.make(about.environment, render_mode="rgb_array", kwargs=about.options)
+    try:
+        record_video(player, envs, player.seed - SEED_OFFSET, path)
+    finally:
+        envs.close()
+    if not player.finished:
+        path.unlink()
+        raise UsageError(f"Episode {number} of {demos.source} cannot be replayed: it ends too early.")
+
+
 FUNCTIONS: dict[str, Callable[..., None]] = {"record": record, "export": export, "import": import_, "inspect": inspect}
 COMMANDS = {  # an example of each command
     "record": "duetto demos record Pendulum-v1 --expert runs/td3-Pendulum-v1-s0 --episodes 100 --output demos/pendulum",
     "export": "duetto demos export demos/pendulum --output minari/pendulum",
     "import": "duetto demos import lander/human-v0 --environment LunarLander-v3 --output demos/lander --trust",
-    "inspect": "duetto demos inspect demos/pendulum",
+    "inspect": "duetto demos inspect demos/pendulum --video first.mp4",
 }
