@@ -237,7 +237,5 @@ def test_segment_of_another_buffer_is_refused():
     replay = build()
     fill(replay, [2])
     segment = replay.segment(np.zeros(1, np.int64))
-    with pytest.raises(CheckpointError, match="has no reward"):
-        replay.load_segment({name: value for name, value in segment.items() if name != "reward"})
-    with pytest.raises(CheckpointError, match=r"obs is an array"):
-        replay.load_segment(segment | {"obs": segment["obs"][:, :1]})
+    with pytest.raises(CheckpointError, match="another number of steps than it says"):
+        replay.load_segment(segment | {"count": segment["count"] + 10**12})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
@@ -79,7 +80,7 @@ class SimulatedRun:
     def __init__(self, mode: type[BlockSource], name: str, actors: int, length: int, transport: Simulated) -> None:
         self.algorithm = ALGORITHMS[name]
         self.learner, self.step = FakeLearner(self.algorithm), 0
-        self.schedule = Schedule(10, 4, 2)
+        self.schedule = Schedule(SimpleNamespace(learning_starts=10, train_every=4, gradient_steps=2))
         self.checksums: list[int] = []
         self.rows: list[Any] = []
         self.notices: list[str] = []

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
+from duetto.errors import CheckpointError
 from duetto.functional.pytree import tree_map, tree_map_many
 
 NOTHING: Mapping[str, Any] = {}
@@ -95,6 +96,7 @@ class Memory:
 
     def load_segment(self, segment: dict[str, np.ndarray]) -> None:
         """Load a result of `segment`. Call `load_state_dict` first; then load segments in any order."""
+        raise CheckpointError("The checkpoint contains a replay buffer, but this run learns from rollouts.")
 
 
 def cut(steps: Experience, counts: list[int]) -> list[Experience]:
@@ -149,6 +151,6 @@ def without_prefix(values: Mapping[str, np.ndarray], prefix: str) -> dict[str, n
     return {name.removeprefix(prefix): part for name, part in values.items() if name.startswith(prefix)}
 
 
-def rows(tree: Any, which: int | slice | np.ndarray) -> Any:
+def rows(tree: Any, which: slice | np.ndarray) -> Any:
     """Return the rows `which` of all arrays in a tree."""
     return tree_map(itemgetter(which), tree)

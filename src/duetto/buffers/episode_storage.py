@@ -82,6 +82,7 @@ class EpisodeStorage:
             fields = [*(whole[name] for name in STEP), *self._frame_fields.values()]
             what, hint = f"replay_capacity {num_envs * rows}", "Lower replay_capacity."
             raise too_large(what, hint, fields, num_envs * rows) from error
+        self._missing = 0  # steps of a loaded state whose segments are not loaded yet
 
     def __len__(self) -> int:
         return int(self.stored.sum())
@@ -100,6 +101,7 @@ class EpisodeStorage:
         Raises:
             CheckpointError: A checkpoint was loaded without all its steps.
         """
+        self.check_complete()
         obs, next_newest = dict(named("obs", steps.obs)), self._stacks.frame(dict(named("obs", steps.next_obs)))
         env = steps.env
         number, first = self.written[env], self._frames[env]
@@ -252,7 +254,7 @@ class EpisodeStorage:
         if (places := int((frames - needed).max())) > self._size:
             self._grow(places)
         self.written[:], self.open[:], self._frames[:] = written, state["open"] & (written > 0), frames
-        self._limit[:] = needed + self._size
+        self._places[:], self._limit[:], self._missing = -1, needed + self._size, len(self)
         self.ended += 1
         bits = np.unpackbits(state["truncated"], axis=1, count=self.rows)
         self.columns["truncated"][:] = bits.ravel()
@@ -283,20 +285,25 @@ class EpisodeStorage:
             CheckpointError: A field is missing, or its number of rows differs from the segment's counts.
         """
         rows = {"action": segment["count"], next(iter(self._pool)): segment["frame_count"]}
-        if any(
-            len(segment[name]) != count.sum() for name, count in rows.items()
-        ):  # before memory is allocated for them
+        if any(len(segment[name]) != count.sum() for name, count in rows.items()):  # before memory is allocated
             raise CheckpointError("A segment of the replay buffer has another number of steps than it says.")
         env, number = expand(segment["start"], segment["count"])
         index, oldest = self.index(env, number), np.maximum(self.written - self.rows, 0)[env]
         wanted = (number >= oldest) & (number < self.written[env])
+        wanted[wanted] = self._places[0, index[wanted]] < 0  # not loaded yet
         for name in _IN_SEGMENTS:
             self.columns[name][index[wanted]] = segment[name][wanted]
         self._set_frame(index[wanted], segment["frame"][wanted])
+        self._missing -= int(np.count_nonzero(wanted))
         env, frame = expand(segment["frame_start"], segment["frame_count"])
         there = (frame >= (self._limit - self._size)[env]) & (frame < self._frames[env])
         for name, pool in self._pool.items():
             pool[self._place(env[there], frame[there])] = segment[name][there]
+
+    def check_complete(self) -> None:
+        """Raise CheckpointError while steps of a loaded state are missing."""
+        if self._missing:
+            raise CheckpointError(f"The checkpoint's replay buffer lacks {self._missing} of its transitions.")
 
     # ------------------------------------------------------------------------------------------------ places
     def index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:

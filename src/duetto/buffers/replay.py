@@ -193,6 +193,7 @@ class Replay(ReplayMemory):
     @override
     def resolve(self, point: np.ndarray) -> ResolvedItems:
         """Return the items at the drawn points (B,). With HER, replace the goals of some items."""
+        self._storage.check_complete()
         index = self._items.find(point)
         batch = self._gather(index)
         if self._relabeling is not None:

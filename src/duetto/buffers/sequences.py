@@ -27,16 +27,50 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
-from duetto.buffers.base import CARRY, Experience, rows, without_prefix
+from duetto.buffers.base import CARRY, Experience, without_prefix
 from duetto.buffers.episode_storage import EpisodeStorage, Segment, expand
 from duetto.buffers.replay import Replay
 from duetto.errors import UsageError
-from duetto.functional.pytree import tree_stack
 from duetto.functional.returns import n_step_return
 from duetto.networks import masks
 from duetto.networks.layers import SequenceInput
 
 Arrays = dict[str, np.ndarray]
+
+
+class RecurrentStates:
+    """Stores the hidden states before some steps. For steps without one (random actions), `read` returns zeros.
+
+    Attributes:
+        zeros: A hidden state of zeros; {} until the first state is stored, which sets the shapes.
+    """
+
+    def __init__(self) -> None:
+        self.zeros: Arrays = {}
+        self._kept: dict[int, Arrays] = {}
+
+    def keep(self, index: np.ndarray, carry: Arrays) -> None:
+        """Store copies of the states (K, ...) for the indices (K,)."""
+        if carry and not self.zeros:
+            self.zeros = {name: np.zeros(array.shape[1:], array.dtype) for name, array in carry.items()}
+        if carry:
+            for row, i in enumerate(index.tolist()):
+                self._kept[i] = {name: np.array(carry[name][row]) for name in self.zeros}
+
+    def drop(self, index: np.ndarray) -> None:
+        """Remove the states stored for these indices."""
+        if self._kept:
+            for i in index.tolist():
+                self._kept.pop(i, None)
+
+    def read(self, index: np.ndarray) -> Arrays:
+        """Return the states at these indices, arrays (B, ...). Missing states are zeros; {} before any was stored."""
+        rows = [self._kept.get(i, self.zeros) for i in index.tolist()]
+        return {name: np.stack([row[name] for row in rows]) for name in self.zeros} if rows else {}
+
+    def has(self, index: np.ndarray) -> np.ndarray:
+        """Return which of these indices have a state, (K,) bool."""
+        return np.isin(index, list(self._kept))
 
 
 class SequenceReplay(Replay):
@@ -62,9 +96,7 @@ class SequenceReplay(Replay):
         self._length_at = np.zeros(items, np.int32)  # steps of the sequence that starts at each index; 0: no sequence
         self._is_first = np.zeros(items, bool)  # whether this sequence is the first of its episode
         self._steps = np.zeros(num_envs, np.int64)  # length of each environment's running episode so far
-        self._carries: dict[
-            int, Arrays
-        ] = {}  # the hidden state before each step at which a sequence can start, by index
+        self._carries = RecurrentStates()
 
     # ------------------------------------------------------------------------------------------------ filling
     @override
@@ -73,8 +105,9 @@ class SequenceReplay(Replay):
         self._steps[steps.env] += 1
         self._drop(steps.env)
         if self.spec.stored_carry:
-            starts = np.flatnonzero((self._steps[steps.env] - 1) % (self._length - self.spec.overlap) == 0)
-            self._keep(index[starts], rows(without_prefix(steps.extras, CARRY), starts))
+            starts = (self._steps[steps.env] - 1) % (self._length - self.spec.overlap) == 0
+            carry = {name: part[starts] for name, part in steps.extras.items() if name.startswith(CARRY)}
+            self._carries.keep(index[starts], carry)
         self._cut(steps.env, steps.terminated | steps.truncated)
 
     @override
@@ -82,20 +115,11 @@ class SequenceReplay(Replay):
         env = self._storage.interrupt(envs)
         self._cut(env, np.ones(len(env), bool))
 
-    def _keep(self, index: np.ndarray, carry: Arrays) -> None:
-        """Store the hidden states (K, ...) before the steps at `index` (K,)."""
-        self._carries |= {i: rows(carry, row) for row, i in enumerate(index.tolist())}
-
-    def _read(self, index: np.ndarray) -> Arrays:
-        """Return the hidden states (B, ...) before the steps at `index` (B,)."""
-        return tree_stack([self._carries[i] for i in index.tolist()])
-
     def _drop(self, env: np.ndarray) -> None:
         """Remove the sequences and hidden states that need an overwritten step."""
         oldest = self._oldest()[env]
         gone = self._storage.index(env[:, None], np.maximum(oldest[:, None] - [1, 2], 0))[oldest > 0].ravel()
-        for i in gone.tolist():
-            self._carries.pop(i, None)
+        self._carries.drop(gone)
         if self._length_at[gone].any():
             index = np.unique(gone[self._length_at[gone] > 0])
             self._length_at[index] = 0
@@ -122,8 +146,8 @@ class SequenceReplay(Replay):
         spec, step = self.spec, np.arange(self._length)
         env, first = index[:, None] // self.rows, self._storage.number(index)[:, None]  # of the sequence's start
         real, is_first = self._length_at[index][:, None], self._is_first[index]
-        carry = self._read(index) if spec.stored_carry else {}
-        window = self._window(env, first, real, is_first, carry)
+        carry = self._carries.read(index) if spec.stored_carry else {}
+        window = self._window(env, first, real, is_first, without_prefix(carry, CARRY))
         steps = self._storage.index(env, first + np.minimum(step, real - 1))
         action = self._storage.columns["action"].take(steps, axis=0)
         if (allowed := masks.mask_of(window.obs)) is not None:  # actions of the padding must be allowed
@@ -185,12 +209,15 @@ class SequenceReplay(Replay):
         return state | {
             "envs": state["envs"] | {"steps": self._steps.copy()},
             "items": state["items"] | items,
+            "carry": {name: zeros.copy() for name, zeros in self._carries.zeros.items()},  # for their shapes
         }
 
     def _load_items(self, state: dict[str, Any]) -> None:
         self._steps[:] = state["envs"]["steps"]
         index, self._length_at[:] = state["items"]["index"], 0
         self._length_at[index], self._is_first[index] = state["items"]["real"], state["items"]["is_first"]
+        self._carries = RecurrentStates()
+        self._carries.zeros = dict(state["carry"])
 
     @override
     def segment(self, since: np.ndarray) -> Segment:
@@ -200,17 +227,19 @@ class SequenceReplay(Replay):
         """
         segment = self._storage.segment(since)
         index = self._storage.index(*expand(segment["start"], segment["count"]))
-        kept = np.isin(index, list(self._carries))
-        carry = self._read(index[kept]) if kept.any() else {}
-        return segment | {"kept": kept} | {CARRY + name: part for name, part in carry.items()}
+        kept = self._carries.has(index)
+        carry = self._carries.read(index[kept])
+        return segment | {"kept": kept} | carry
 
     @override
     def load_segment(self, segment: Segment) -> None:
         super().load_segment(segment)
-        kept, carry = np.flatnonzero(segment["kept"]), without_prefix(segment, CARRY)
-        env, number = (part[kept] for part in expand(segment["start"], segment["count"]))
-        there = np.flatnonzero((number >= self._oldest()[env]) & (number < self._storage.written[env]))
-        self._keep(self._storage.index(env, number)[there], rows(carry, there))
+        rows = np.flatnonzero(segment["kept"])
+        zeros = self._carries.zeros if len(rows) else {}
+        env, number = (part[rows] for part in expand(segment["start"], segment["count"]))
+        there = (number >= self._oldest()[env]) & (number < self._storage.written[env])
+        carry = {name: segment[name][there] for name in zeros}
+        self._carries.keep(self._storage.index(env, number)[there], carry)
 
 
 def completed_sequences(

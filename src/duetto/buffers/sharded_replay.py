@@ -191,7 +191,8 @@ class ShardedReplay(ReplayMemory):
         for one, first in zip(items, self._firsts, strict=True):
             if "index" in one:
                 one["index"] = one["index"] + first * self.rows
-        whole = states[0] | {"envs": concatenated([state["envs"] for state in states]), "items": concatenated(items)}
+        whole = max(states, key=lambda state: len(state.get("carry", {})))  # some shards may have no hidden state yet
+        whole = whole | {"envs": concatenated([state["envs"] for state in states]), "items": concatenated(items)}
         return whole | super().state_dict()
 
     @override
