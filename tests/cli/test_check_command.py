@@ -59,9 +59,9 @@ def test_check_of_broken_environment_exits_with_1(duetto: Command, file: Path):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("./mine.py", "Say which class of"),
+        ("./mine.py", "Say which class or function of"),
         ("./mine.py:Min", "Did you mean 'Mine'?"),
-        ("./mine.py:CONSTANT", "has no class 'CONSTANT'"),
+        ("./mine.py:CONSTANT", "has no class or function 'CONSTANT'"),
         ("./other.py:Mine", "cannot be read"),
         ("Pendulm-v1", "Did you mean: `Pendulum`"),
     ],

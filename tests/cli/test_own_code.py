@@ -216,7 +216,7 @@ def test_changed_path_of_algorithm_file_requires_trust(own: UserFile, duetto: Co
     ("text", "call", "sentence"),
     [
         ("", "pessimist.py:Pesimist", "has no class 'Pesimist'. Did you mean 'Pessimist'?"),
-        ("", "pessimist.py", "Say which class of pessimist.py is the algorithm: pessimist.py:CLASS. It has: Pessimist"),
+        ("", "pessimist.py", "Say which class of pessimist.py is the algorithm: pessimist.py:NAME. It has: Pessimist"),
         ("", "pesimist.py:Pessimist", "pesimist.py cannot be read: No such file or directory."),
         ("x = 5", "pessimist.py:x", "has no class 'x'. It has: Pessimist."),
         ("def x(): ...", "pessimist.py:x", "has no algorithm (a subclass of duetto.algorithms.Algorithm) 'x'."),

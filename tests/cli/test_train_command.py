@@ -190,7 +190,7 @@ def test_options_override_the_preset(duetto: Command, words: str, preset: str, o
         (["a2c", "Pendulum-v1"], f"There is no algorithm 'a2c'. There are: {', '.join(ALGORITHMS)}."),
         (
             ["td3", "Pendulun-v1"],
-            "There is no environment Pendulun-v1 (Environment `Pendulun` doesn't",
+            "There is no environment Pendulun-v1. Did you mean Pendulum-v1?",
         ),
         (["td3", "CartPole-v1"], "td3 needs a continuous action space (Box); CartPole-v1 has Discrete(2)."),
         (["td3", "Pendulum-v1", "--preset", "autor"], "td3 has no preset 'autor'. Did you mean 'author'?"),

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, registry
 
-from duetto.algorithms.suggestions import did_you_mean
+from duetto.algorithms.suggestions import did_you_mean, nearest
 from duetto.environments import silence
 from duetto.environments.errors import summary
 from duetto.errors import UsageError
@@ -154,10 +154,18 @@ def check_known(environment: str) -> None:
         try:
             gymnasium.spec(environment)
         except gymnasium.error.Error as error:
+            name, _, _ = environment.partition("-v")
+            newest = {each.rpartition("-v")[0]: each for each in sorted(gymnasium.registry, key=_version)}
+            hint = "".join(f" Did you mean {newest[near]}?" for near in nearest(name, newest))
             raise UsageError(
-                f"There is no environment {environment} ({str(error).rstrip('.')}). "
-                f'If your package registers it, write "package:{environment}".'
+                f"There is no environment {environment}.{hint} If your package registers it, write "
+                f'"package:{environment}".'
             ) from error
+
+
+def _version(environment: str) -> tuple[int, str]:
+    number = environment.rpartition("-v")[2]
+    return int(number) if number.isdecimal() else 0, environment
 
 
 def check_listed(environment: str, known: list[str]) -> None:

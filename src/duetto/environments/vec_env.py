@@ -221,7 +221,8 @@ class VecEnv:
         if not (isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3):
             raise UsageError(
                 f"{self.name}: render gives {shown(frame)}. Return a uint8 array of shape (height, width, 3) from it. "
-                "List rgb_array among metadata['render_modes'], and let the constructor set self.render_mode."
+                "List rgb_array among metadata['render_modes'], and let the constructor set self.render_mode. A "
+                "function that makes the environment must accept render_mode and pass it on."
             )
         return frame
 

@@ -16,7 +16,7 @@ function for each seed, in turn. A function gives up its turn when its learner r
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -40,10 +40,15 @@ if TYPE_CHECKING:
 
 
 class SeedRequest(NamedTuple):
-    """A request of one seed: that the learner of all seeds makes updates or acts."""
+    """A request of one seed: that the learner of all seeds makes updates or acts, or that a function is called.
 
-    method: Method | Literal["update_alike"]
+    If `method` is a function, the first seed's function answers all requests of one `kind`: it gets a list of the
+    seeds' inputs, and returns a list of their results.
+    """
+
+    method: Method | Literal["update_alike"] | Callable[[list[Any]], list[Any]]
     inputs: tuple[Any, ...]
+    kind: Hashable = None
 
 
 Kind = Literal["parameters", "optimizer_state"]
@@ -157,10 +162,11 @@ class SeedGroup:
 
         Updates wait until all of these seeds have requested one. So all seeds make the same number of updates.
         """
-        alike: dict[str, dict[int, SeedRequest]] = {}
+        alike: dict[Hashable, dict[int, SeedRequest]] = {}
         for number, one in requests.items():
             if one.method != "update_alike":
-                alike.setdefault(f"{one.method} {tree_map(np.shape, one.inputs)}", {})[number] = one
+                kind = one.kind or f"{one.method} {tree_map(np.shape, one.inputs)}"
+                alike.setdefault(kind, {})[number] = one
         groups = alike.values() or [requests]
         return {number: found for group in groups for number, found in self._computed(group).items()}
 
@@ -170,6 +176,9 @@ class SeedGroup:
         Seeds without a request get another seed's inputs, and their results are ignored.
         """
         other = next(iter(requests.values()))
+        if callable(other.method):
+            results = other.method([one.inputs for one in requests.values()])
+            return dict(zip(requests, results, strict=True))
         each = [requests.get(number, other).inputs for number in range(len(self.seeds))]
         if other.method != "update_alike":
             found = self._learner._act(other.method, *tree_stack(each))

@@ -13,6 +13,7 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -119,15 +120,17 @@ def load(text: str, role: str, base: type = object) -> tuple[Any, str]:
         raise UsageError(f"The {role}'s file {path} cannot be read: {error.strerror}.{again}") from error
     module = _run_once(path, source)
     if not callable(loaded := vars(module).get(name)):
-        classes = [
+        names = [
             key
             for key, value in vars(module).items()
-            if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+            if getattr(value, "__module__", "") == module.__name__
+            and (issubclass(value, base) if isinstance(value, type) else isfunction(value) and role == "environment")
         ]
-        there = did_you_mean(name, classes) if classes else f" It has no subclass of {base.__name__}."
+        kind = "class or function" if role == "environment" else "class"
+        there = did_you_mean(name, names) if names else f" It has no subclass of {base.__name__}."
         if not name:
-            raise UsageError(f"Say which class of {path.name} is the {role}: {path.name}:CLASS.{there}")
-        raise UsageError(f"{path} has no class {name!r}.{there}")
+            raise UsageError(f"Say which {kind} of {path.name} is the {role}: {path.name}:NAME.{there}")
+        raise UsageError(f"{path} has no {kind} {name!r}.{there}")
     return loaded, hashlib.sha256(source).hexdigest()
 
 

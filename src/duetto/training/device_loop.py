@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
@@ -43,6 +44,7 @@ from duetto.learners.base import LazyArray, Metrics, Update
 from duetto.learners.jax import JaxLearner
 from duetto.learners.jax_random import KeyGenerator, purpose_key
 from duetto.learners.jax_update import CompiledUpdate
+from duetto.learners.multi_seed import SeedGroup, SeedRequest
 from duetto.networks.spaces import Box, Discrete, Space
 from duetto.training.metrics import ADVICE, RECENT
 
@@ -105,9 +107,10 @@ class DeviceLoop:
         learner: JaxLearner,
         vector: VectorDeviceEnv,
         seed: int,
+        group: SeedGroup | None = None,
     ) -> None:
-        """Prepare the program; the first call of `advance` compiles it."""
-        self._algorithm, self._learner = algorithm, learner
+        """Prepare the program; the first call of `advance` compiles it. `group` runs several seeds in one program."""
+        self._algorithm, self._learner, self._seed, self._group = algorithm, learner, seed, group
         self.vector: VectorDeviceEnv = vector
         self.carry: Carry = {}
         self._spec: Any = algorithm.memory()
@@ -155,9 +158,16 @@ class DeviceLoop:
         if self._run is None or set().union(*phases) - self._phases:
             self._phases.update(*phases)
             self._prepare(carry, plan)
-        assert self._run is not None
-        first = np.int32(step // self.vector.num_envs)
-        carry, out = self._run(carry, self._keys, plan, first, np.int32(turns))
+        plan_of_all = plan, np.int32(step // self.vector.num_envs), np.int32(turns)
+
+        def run(each: list[tuple[Carry, Any]]) -> list[tuple[Carry, dict[str, Any]]]:
+            return self._run(*zip(*each, strict=True), *plan_of_all)
+
+        if self._group is None:
+            [(carry, out)] = run([(carry, self._keys)])
+        else:
+            request = SeedRequest(run, (carry, self._keys), kind=(step, turns))
+            carry, out = self._group.request(self._group.seeds.index(self._seed), request)
         out = jax.tree.map(np.asarray, out)
         self._check_finite(out["finite"][:turns], step)
         return carry, Advance(list(self._metrics(out, phases, step)), *_episodes(out, turns))
@@ -213,6 +223,18 @@ class DeviceLoop:
             )
 
     # ------------------------------------------------------------------------------------------------ the program
+    def _advance_each(self, carries: list[Carry], keys: list[Any], *plan: Any) -> list[tuple[Carry, dict[str, Any]]]:
+        """Run the same turns for one or several seeds; return the result of `_advance` for each seed.
+
+        `vmap` leaves the plan unbatched, because it is the same for all seeds. So loops and branches on the plan's
+        numbers stay loops and branches.
+        """
+        if len(carries) == 1:
+            return [self._advance(carries[0], keys[0], *plan)]
+        stacked = jax.tree.map(lambda *rows: jnp.stack(rows), *zip(carries, keys, strict=True))
+        every = jax.vmap(self._advance, in_axes=(0, 0, None, None, None))(*stacked, *plan)
+        return [jax.tree.map(itemgetter(number), every) for number in range(len(carries))]
+
     def _advance(
         self, carry: Carry, keys: dict[str, Any], plan: dict[str, Any], first: Any, turns: Any
     ) -> tuple[Carry, dict[str, Any]]:
@@ -390,7 +412,7 @@ class DeviceLoop:
             for phase in sorted(self._phases)
         }
         options = self._learner.compiler_options(len(jax.tree.leaves(batch)[0]))
-        self._run = jax.jit(self._advance, donate_argnums=0, compiler_options=options)
+        self._run = jax.jit(self._advance_each, donate_argnums=0, compiler_options=options)
 
     def _width(self) -> int:
         return max(len(update.names) for update in self._updates.values())

@@ -48,7 +48,7 @@ class DeviceMemory(Memory):
         self._replay, self._num_envs = replay, num_envs
         self.rows: int = replay.rows if replay else 0
         self.arrays: Arrays = replay.allocate() if replay else {}
-        self.schedule: Schedule = Schedule(spec)
+        self.schedule: Schedule = Schedule(spec)  # rollouts never advance it
         self.number: int = 0
 
     def __len__(self) -> int:
@@ -117,12 +117,20 @@ class DeviceMemory(Memory):
 
 
 class DeviceExecution(Execution):
-    """Builds a `DeviceLoop`, which acts and learns in one compiled program, in place of a `Collector`."""
+    """Builds a `DeviceLoop`, which acts and learns in one compiled program, in place of a `Collector`.
+
+    The seeds of a `SeedGroup` share this program.
+    """
+
+    def __init__(self, group: SeedGroup | None) -> None:
+        self._group = group
 
     @override
     def make_source(self, config: Config, stepper: environments.VecEnv, learner: Any, normalizer: Any) -> Any:
         engine: Any = stepper.engine
-        return DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed)
+        if self._group is not None:
+            learner.seeds = len(self._group.seeds)
+        return DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed, self._group)
 
 
 class DeviceComponents(Components):
@@ -210,7 +218,7 @@ class DeviceTrainer(Trainer):
         if place is not None:
             raise UsageError(f"{config.environment} steps in one compiled program, not on a cluster. Remove --cluster.")
         # The base class does not get `group`, because here each seed has its own learner.
-        super().__init__(config, folder, environment, DeviceExecution())
+        super().__init__(config, folder, environment, DeviceExecution(group))
 
     def _collect(self) -> None:
         """Run at most `most_turns` turns of the compiled loop, until metrics, an evaluation or a checkpoint are due."""

@@ -150,9 +150,10 @@ def export(
         path = write(trained, format, output, checkpoint)
     about = json_file.loads(Path(f"{path}.json").read_text("utf-8"))
     checked = about["checked"]
+    differing = f", {checked['differing']} discrete actions differ" if checked["differing"] else ""
     line = (
         f"{path}: acts as the agent of step {about['step']:,} on {checked['observations']} observations (largest "
-        f"difference {checked['largest_difference']:.0e} of the range, {checked['differing']} discrete actions differ)."
+        f"difference {checked['largest_difference']:.0e} of the range{differing})."
     )
     values = {"run": run, "checkpoint": checkpoint, **about, "file": str(path)}
     print_result(json, values, trained.notices, line)

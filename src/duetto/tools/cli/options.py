@@ -56,7 +56,7 @@ AnyMode = Annotated[
 ]
 Blocks = Annotated[
     int | None,
-    Arg("Vector steps per message of an actor; affects results. (default: 16, fewer above 8 MB; PPO: rollout_steps)"),
+    Arg("Vector steps per message of an actor; affects results. (default: 16; PPO: rollout_steps)"),
 ]
 ReplayShards = Annotated[
     int | None, Arg("Number of processes that store the replay buffer; 0: the run's own process. (default: 0)")
