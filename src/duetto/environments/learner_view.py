@@ -71,7 +71,8 @@ class LearnerView(Engine):
             lost = self._lost_a_life(outcome.lives, ended | before_game)
             if self._options.episodic_life:
                 starts = starts | lost
-                terminated = terminated | (lost & self._to_learn)
+            if self._options.episodic_life and self._to_learn:
+                terminated = terminated | lost
             if self._fires:
                 score = np.where(before_game, 0.0, score)  # like no-ops, not part of the score
                 self._left = np.where(firing, self._left - 1, 0)

@@ -165,6 +165,12 @@ class SquashedGaussian(NamedTuple):
         log_slope = xp.sum(2.0 * (math.log(2.0) - before - softplus), axis=-1)
         return xp.tanh(before), gaussian.log_density(noise) - log_slope
 
+    def log_prob(self, action: Array) -> Array:
+        """Return the log-densities (...) of actions (..., A) in (-1, 1); inexact near ±1, where tanh rounds."""
+        xp, limit = array_namespace(action), 1.0 - 1e-6
+        noise = (xp.atanh(xp.clip(action, -limit, limit)) - self.mean) * xp.exp(-self.log_std)
+        return self.sample_and_log_prob(noise)[1]
+
 
 Distribution = Categorical | DiagonalGaussian | SquashedGaussian | Joint
 
