@@ -36,7 +36,7 @@ def linear(x: Array, weight: Array, bias: Array | None) -> Array:
     return x @ jnp.swapaxes(weight, -1, -2) + bias[:, None]
 
 
-norm = layers.norm
+norm: Callable[..., Array] = layers.norm
 
 
 def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
@@ -132,4 +132,4 @@ def unroll(cell: Cell, entering: Array, starts: Array, state: State, weight: Arr
     return outputs, last
 
 
-recurrent = partial(layers.recurrent, linear, unroll)
+recurrent: Callable[..., tuple[Array, dict[str, Array]]] = partial(layers.recurrent, linear, unroll)

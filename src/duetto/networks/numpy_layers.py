@@ -28,7 +28,7 @@ def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.nda
 output_linear = linear  # NumPy computes all layers in float32
 
 
-norm = layers.norm
+norm: Callable[..., np.ndarray] = layers.norm
 
 
 def cast_input(x: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -48,4 +48,4 @@ def unroll(
     return np.stack(outputs), state
 
 
-recurrent = partial(layers.recurrent, linear, unroll)
+recurrent: Callable[..., tuple[np.ndarray, dict[str, np.ndarray]]] = partial(layers.recurrent, linear, unroll)
