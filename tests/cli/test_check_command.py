@@ -63,7 +63,7 @@ def test_check_of_broken_environment_exits_with_1(duetto: Command, file: Path):
         ("./mine.py:Min", "Did you mean 'Mine'?"),
         ("./mine.py:CONSTANT", "has no class or function 'CONSTANT'"),
         ("./other.py:Mine", "cannot be read"),
-        ("Pendulm-v1", "Did you mean: `Pendulum`"),
+        ("Pendulm-v1", "Did you mean Pendulum-v1?"),
     ],
 )
 def test_mistakes_in_check_call_exit_with_2(duetto: Command, file: Path, name: str, sentence: str):

@@ -42,9 +42,9 @@ def test_train_with_seeds_prints_summary_and_names_folders(train: Command, tmp_p
     ("options", "sentence"),
     [
         (("--seeds", "3-1"), "seeds is '3-1'; it must be a number of seeds (5), or seeds (0-4 or 0,3,9)"),
-        (("--seed", "0"), "--seed is one seed, --seeds are several"),
-        (("--actors", "2"), "--actors needs a cluster"),
-        (("--track", "wandb"), "--track can follow only one run"),
+        (("--seed", "0"), "--seed cannot be combined with --seeds"),
+        (("--actors", "2"), "--actors cannot be combined with --seeds"),
+        (("--track", "wandb"), "--track cannot be combined with --seeds"),
         (("--recurrent", "lstm"), "td3 has recurrent networks here"),
         (("--time-limit", "-1"), "must be"),
     ],

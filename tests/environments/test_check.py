@@ -129,7 +129,7 @@ def test_environment_output_does_not_reach_the_terminal(capfd: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        ("Pendulm-v1", "Did you mean: `Pendulum`"),
+        ("Pendulm-v1", "Did you mean Pendulum-v1?"),
         (gymnasium.vector.SyncVectorEnv([questionable.Plain]), "is a vector environment"),
     ],
 )

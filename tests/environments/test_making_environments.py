@@ -25,10 +25,10 @@ from duetto.install_hint import install
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("HalfCheeta-v5", "no environment HalfCheeta-v5 ..* Did you mean: `HalfCheetah`"),
-        ("cartpole-v1", "Did you mean: `CartPole`"),
-        ("HalfCheetah-v9", "no environment HalfCheetah-v9 ..* `v4`, `v5`"),
-        ("Pendulum-v0", "no environment Pendulum-v0 ..* use `Pendulum-v1`"),
+        ("HalfCheeta-v5", "no environment HalfCheeta-v5. Did you mean HalfCheetah-v5"),
+        ("cartpole-v1", "Did you mean CartPole-v1"),
+        ("HalfCheetah-v9", "no environment HalfCheetah-v9. Did you mean HalfCheetah-v5"),
+        ("Pendulum-v0", "no environment Pendulum-v0. Did you mean Pendulum-v1"),
         ("Foo/Bar-v1", "no environment Foo/Bar-v1"),
         ("not an id!", "no environment not an id!"),
         ("no_such_module:Foo-v0", "no_such_module:Foo-v0 cannot be made: ModuleNotFoundError: No module"),
