@@ -285,7 +285,9 @@ class EpisodeStorage:
             CheckpointError: A field is missing, or its number of rows differs from the segment's counts.
         """
         rows = {"action": segment["count"], next(iter(self._pool)): segment["frame_count"]}
-        if any(len(segment[name]) != count.sum() for name, count in rows.items()):  # before memory is allocated
+        if any(
+            len(segment[name]) != count.sum() or (count < 0).any() for name, count in rows.items()
+        ):  # before memory is allocated
             raise CheckpointError("A segment of the replay buffer has another number of steps than it says.")
         env, number = expand(segment["start"], segment["count"])
         index, oldest = self.index(env, number), np.maximum(self.written - self.rows, 0)[env]

@@ -75,7 +75,10 @@ def make(
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
     """
-    how = _How(num_envs, vectorization, worker_timeout, render_mode, dict(kwargs or {}))
+    return _make(environment, _How(num_envs, vectorization, worker_timeout, render_mode, dict(kwargs or {})), to_learn)
+
+
+def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
     if how.num_envs < 1:
         raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
     if how.vectorization not in (known := get_args(Vectorization)):

@@ -75,7 +75,7 @@ def check_same_run(folder: Path, config: Config) -> None:
 
     Raises CheckpointError if its config cannot be read.
     """
-    if changed := changed_since(folder / "config.yaml", config.to_dict(), identity):
+    if changed := changed_since(folder / "config.yaml", config.to_dict(), _flat):
         raise HinderedError(
             f"{folder} was started with other options or files: {changed}. To continue it, give the same options and "
             "restore edited files; or choose another --output."
@@ -94,27 +94,23 @@ def changed_since(path: Path, now: dict[str, Any], flat: Callable[[dict[str, Any
     return sentence(dict_diff(before, flat(now), ignore=("run.threads",)))
 
 
-def identity(values: dict[str, Any]) -> dict[str, str]:
+def _flat(values: dict[str, Any]) -> dict[str, str]:
     """Return the parts of a `config.yaml` that define the run and its code, as flat texts."""
     algorithm = values["algorithm"] | {"from": user_code.algorithm_source(values["algorithm"])}
     environment = {key: values["environment"].get(key) for key in ("id", "options", "sha256")}
     parts = {"algorithm": algorithm, "environment": environment, "run": values["run"]}
-    return texts(parts | {"from": networks_source(values)})
+    return flat(parts | {"from": networks_source(values)})
 
 
 # ---------------------------------------------------------------------------------------------------- differences
-def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Flatten nested dicts to dotted keys: `{"run": {"seed": 1}}` becomes `{"run.seed": 1}`."""
-    flattened: dict[str, Any] = {}
+def flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Flatten nested dicts to dotted keys with JSON texts: `{"run": {"seed": 1}}` becomes `{"run.seed": "1"}`."""
+    texts: dict[str, str] = {}
     for key, value in values.items():
-        nested = isinstance(value, dict) and value
-        flattened |= flat(value, f"{above}{key}.") if nested else {f"{above}{key}": value}
-    return flattened
-
-
-def texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return `flat(values)` with JSON texts."""
-    return {key: json_text(value) for key, value in flat(values).items()}
+        texts |= (
+            flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": json_text(value)}
+        )
+    return texts
 
 
 def json_text(value: Any) -> str:

@@ -67,6 +67,14 @@ class Tracker(ABC):
         """End tracking in this process; the run may resume later. `failed` is True if an error ended the run."""
 
 
+def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Flatten nested dicts to one dict, with keys joined by dots."""
+    values: dict[str, Any] = {}
+    for key, value in config.items():
+        values |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
+    return values
+
+
 def needed(package: str) -> None:
     """Raise UsageError with an install command if a tracker's package is missing."""
     if find_spec(package) is None:

@@ -10,8 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from duetto.storage.reproducibility import flat
-from duetto.trackers.base import Point, Tracker, needed
+from duetto.trackers.base import Point, Tracker, flat, needed
 
 MAX_VALUE = 6000  # maximum number of characters in a parameter's value
 MAX_PARAMS = 100  # maximum number of parameters in one request

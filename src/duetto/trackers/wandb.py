@@ -11,8 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
 
-from duetto.storage.reproducibility import flat
-from duetto.trackers.base import Point, Tracker, needed
+from duetto.trackers.base import Point, Tracker, flat, needed
 
 
 class Wandb(Tracker):

@@ -21,7 +21,7 @@ from duetto.storage import atomic_io, safe_open
 from duetto.storage.checkpoint import CheckpointStore, Loaded, folder_name
 from duetto.storage.logs import LARGEST
 from duetto.storage.manifest import Manifest, read_folder, write_folder
-from duetto.storage.reproducibility import dict_diff, json_text, texts
+from duetto.storage.reproducibility import dict_diff, flat, json_text
 from duetto.storage.run_folder import free_folder
 from duetto.storage.safe_yaml import to_yaml
 from duetto.storage.tree_codec import decode_tree, encode_tree
@@ -161,7 +161,7 @@ def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[i
     values.pop("signature", None)
     bare = with_short_paths(values)
     atomic_io.write_file(folder / file_rules.CONFIG, to_yaml(bare).encode())
-    changed = dict_diff(texts(values), texts(bare))
+    changed = dict_diff(flat(values), flat(bare))
     notices = [f"Of paths on this machine, only the last name is sent: {', '.join(changed)}."] * bool(changed)
     (folder / "checkpoints").mkdir()
     loaded = load_checkpoint(run.path, checkpoint) if checkpoint != "best" else store.load_latest(memory=False)

@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 import yaml
 
+from duetto.algorithms import ALGORITHMS
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped, near
-from duetto.storage import reproducibility, user_code
-from duetto.storage.config import History, check_format
+from duetto.storage import user_code
+from duetto.storage.config import History, RunOptions, check_format, networks_source
 from duetto.storage.logs import Csv, JsonLines, Scan
 from duetto.storage.safe_yaml import read_yaml
 
+Option = tuple[str, str]  # section ("algorithm", "run", "environment", "cluster"), option
+
 _INTERVALS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every")
-_IGNORED = {
-    "environment.options",
-    *(f"run.{name}" for name in ("seed", "threads", *_INTERVALS)),
-}  # "{}" without options
-CHANGED = "run.changed at"
+_IGNORED: set[Option] = {("run", name) for name in ("seed", "threads", *_INTERVALS)}
+CHANGED = ("run", "changed at")
 LONGEST = 200  # characters of a label
 _IN_LABEL = 3  # maximum number of options in a label; if more differ, the label is the folder's name
 _LOGS = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
@@ -56,7 +56,7 @@ class Recorded:
     algorithm: str
     environment: str
     seed: int
-    settings: dict[str, str]
+    settings: dict[Option, Any]
     config: dict[str, Any] = field(compare=False, repr=False)
     scans: dict[str, Scan] = field(compare=False, repr=False)  # contents of the logs that exist, by file name
 
@@ -174,40 +174,66 @@ def _recorded(folder: Path) -> Recorded:
     try:
         values = read_yaml(path)
         check_format(values)
-        settings = reproducibility.identity(values) | reproducibility.flat(values.get("cluster") or {}, "cluster.")
-        settings = {option: text.strip('"') for option, text in settings.items() if option not in _IGNORED}
-        if "environment.sha256" in settings:
-            settings["environment.sha256"] = settings["environment.sha256"][:8]
-        if changed := History.of(values).changed:
-            settings[CHANGED] = "; ".join(map(str, changed))
-        name, environment, seed = values["algorithm"]["name"], values["environment"]["id"], values["run"]["seed"]
-        if not (isinstance(environment, str) and isinstance(seed, int)):
+        algorithm, environment = values["algorithm"], values["environment"]
+        name, environment_id = algorithm["name"], environment["id"]
+        if checksum := environment.get("sha256"):  # the environment is a custom file
+            environment_id = f"{environment_id} (sha256 {checksum[:8]})"
+        sections = {
+            "algorithm": _complete(algorithm) | {"from": user_code.algorithm_source(algorithm), "name": name},
+            "run": dataclasses.asdict(RunOptions()) | values["run"] | {"from": networks_source(values)},
+            "environment": environment["options"],
+            "cluster": values.get("cluster") or {},
+        }
+        settings = {(where, key): value for where, options in sections.items() for key, value in options.items()}
+        settings |= {("environment", "id"): environment_id}
+        settings = {option: value for option, value in settings.items() if option not in _IGNORED}
+        history = History.of(values)
+        settings |= {CHANGED: "; ".join(map(str, history.changed))} if history.changed else {}
+        if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
             raise TypeError("an id is text, and a seed a whole number")
     except (UsageError, CheckpointError) as error:
         raise type(error)(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
         raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
     scans = {file: scan(folder / file) for file, scan in _LOGS.items() if (folder / file).exists()}
-    return Recorded(folder, name, user_code.short(environment), seed, settings, values, scans)
+    return Recorded(folder, name, user_code.short(environment["id"]), values["run"]["seed"], settings, values, scans)
+
+
+def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
+    """Return the algorithm's options, without unknown options and with defaults for missing ones."""
+    kind = None if algorithm.get("from") else ALGORITHMS.get(algorithm["name"])
+    if kind is None:
+        return algorithm
+    defaults = dataclasses.asdict(kind())
+    defaults = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
+    return {key: algorithm.get(key, defaults[key]) for key in kind.options()}
 
 
 def _points(scan: Scan, metric: str, path: Path) -> tuple[dict[float, float], list[str]]:
-    """Return the finite values of a metric by step, and a notice on lines and values that are left out."""
+    """Return the finite values of a metric by step, and notices on lines and values that are left out."""
     points: dict[float, float] = {}
-    left_out = len(scan.damaged)
+    errors: list[Exception] = []
+    infinite = 0
     for row in scan.rows:
         if row.get(metric) in (None, ""):
             continue
         try:
             step, value = float(row["step"]), float(row[metric])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            step, value = 0.0, math.nan
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            errors.append(error)
+            continue
         if math.isfinite(value):
             points[step] = value
         else:
-            left_out += 1
-    notice = f"{left_out} values of {metric!r} in {path} cannot be read or are not finite, and are left out."
-    return points, [notice] if left_out else []
+            infinite += 1
+    if errors and not points and not infinite:
+        raise DuettoError(f"{path} has no numbers by step in {metric!r} ({errors[0]!r}).") from errors[0]
+    notices = []
+    if unreadable := len(scan.damaged) + len(errors):
+        notices.append(f"{unreadable} of the lines of {path} cannot be read and are left out.")
+    if infinite:
+        notices.append(f"{infinite} of the values of {metric!r} in {path} are not finite and are left out.")
+    return points, notices
 
 
 def _by_settings(runs: list[Recorded], by_name: bool) -> list[list[Recorded]]:
@@ -239,14 +265,13 @@ def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
         for option in dict.fromkeys(option for run in rivals + panel for option in run.settings)
         if any(
             run.settings.get(option) != settings.get(option)
-            for run in (panel if option.startswith("environment.") else rivals)  # environment options change the task
+            for run in (panel if option[0] == "environment" else rivals)  # environment options change the task
         )
     ]
     if len(differing) > _IN_LABEL or (not differing and len(rivals) > 1):
         label = group[0].experiment if len(group) > 1 else group[0].name
     else:
         named = [option for option in differing if option in settings or option != CHANGED]
-        chosen = (f"{option.rpartition('.')[2]} {settings.get(option, 'default')}" for option in named)
-        label = ", ".join([group[0].algorithm, *chosen])
+        label = ", ".join([group[0].algorithm, *(f"{option[1]} {settings.get(option, 'default')}" for option in named)])
     label = escaped(label).strip()
     return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"

@@ -40,7 +40,7 @@ from duetto.tools.report import metric_docs
 _MADE_BY = "Made by Duetto"  # in each report: only a file that contains it is overwritten
 LARGEST_VIDEO = 2**24  # bytes
 _LONGEST_CONFIG = 2**16  # characters of a configuration
-_FIRST = ("algorithm.name", "environment.id")
+_FIRST = (("algorithm", "name"), ("environment", "id"))
 MOST_POINTS = 300  # largest number of points of a curve in a chart
 _HIDDEN = ("train/episodes", "learn/updates", "episodes", "seconds", "mean_length")
 _HIDDEN += ("std_return", "min_return", "max_return")
@@ -219,7 +219,7 @@ def differences(groups: Sequence[Group]) -> dict[str, Any]:
         values = [options[option] for options in settings if option in options]
         if any(value != values[0] for value in values):
             cells = [short(options[option]) if option in options else "–" for options in settings]
-            rows.append([short(option), *cells])
+            rows.append([short(option[1]), *cells])
     names = [f"{short(group.label)} in {short(group.environment)}" for group in groups]
     return {"groups": groups, "names": names, "rows": rows}
 

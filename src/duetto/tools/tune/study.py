@@ -33,7 +33,7 @@ from duetto.runs.pool import DIVERGED, FAILED, HINDERED, IN_USE, Job, ProcessPoo
 from duetto.runs.spec import RunSpec, run_name
 from duetto.storage import atomic_io, safe_open
 from duetto.storage.config import Config
-from duetto.storage.reproducibility import changed_since, texts
+from duetto.storage.reproducibility import changed_since, flat
 from duetto.storage.safe_yaml import to_yaml
 from duetto.storage.user_code import algorithm_source
 from duetto.tools.plot.curves import interquartile_mean
@@ -95,7 +95,7 @@ class Plan:
             folder.mkdir(parents=True, exist_ok=True)
             atomic_io.publish_file(path, to_yaml(self.to_dict()).encode())
             return
-        if changed := changed_since(path, self.to_dict(), texts):
+        if changed := changed_since(path, self.to_dict(), flat):
             raise UsageError(
                 f"{folder} belongs to another study: {changed}. Give the same options to continue that study (only "
                 "--trials and --jobs may change), and restore edited files; or start a new one with --output."
