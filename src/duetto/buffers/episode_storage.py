@@ -286,7 +286,8 @@ class EpisodeStorage:
         """
         rows = {"action": segment["count"], next(iter(self._pool)): segment["frame_count"]}
         if any(
-            len(segment[name]) != count.sum() or (count < 0).any() for name, count in rows.items()
+            len(segment[name]) != count.sum() or min(count.min(), segment["start"].min()) < 0
+            for name, count in rows.items()
         ):  # before memory is allocated
             raise CheckpointError("A segment of the replay buffer has another number of steps than it says.")
         env, number = expand(segment["start"], segment["count"])
