@@ -1,4 +1,4 @@
-"""The algorithms, one file each. None imports PyTorch, JAX or an environment.
+"""The algorithms, one file each: losses, and which networks an update changes. None imports PyTorch, JAX or Gymnasium.
 
     ddpg, td3, sac, discrete_sac, crossq, tqc, flashsac    actor-critics with a replay buffer
     dqn, r2d2                                              Q-learning with discrete actions
@@ -6,7 +6,7 @@
     ppo                                                    learning from rollouts
     base                                                   Algorithm, batches, specs of buffers and optimizers
     off_policy                                             options of all algorithms except ppo
-    actor_critic                                           options and losses of actor-critics
+    actor_critic                                           what actor-critics share: options, networks, optimizers
     exploration                                            noise on actions, ε-greedy, sampling the policy
     her                                                    hindsight goals
     options                                                bounds of options, groups in `--help`, ranges for `tune`

@@ -42,7 +42,7 @@ class ActorCritic(OffPolicy):
     """Options of every off-policy actor-critic."""
 
     hindsight: Literal["none", "future", "final", "episode"] = "none"
-    """Replace goals by goals reached in the same episode: then or later (future), last (final), any (episode)."""
+    """Replace goals by ones reached in the episode: from the step on (future), at the end (final), any (episode)."""
     hindsight_share: Fraction = 0.8
     """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 

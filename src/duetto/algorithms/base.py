@@ -331,7 +331,7 @@ class Algorithm(Options):
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
         """Return the specs of the learned networks by name (`networks.specs`).
 
-        Initial parameters are drawn in the order of the dict, so the order affects a seed's results.
+        Each network's initial parameters depend on the seed and on its name, not on the order of the dict.
         """
         raise NotImplementedError
 

@@ -5,14 +5,14 @@ A plain TD3 run uses these files:
 - `base`: the steps that a buffer stores, the batches that it returns, the interface of all buffers
 - `replay`: batches of transitions
 - `episode_storage`: the newest steps of every environment, with each observation stored once; shapes and dtypes
-- `sampling`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
+- `sampling`: uniform and prioritized draws (sum tree), importance weights (formulas: `functional.priorities`)
 - `update_schedule`: when to update, and how often
 
 An *item* of a batch is a transition or, for recurrent networks, a sequence. The other files:
 
 - `sequences`: batches of sequences, for recurrent networks
 - `her`: hindsight experience replay
-- `mixed_replay`: batches that mix the agent's experience with demonstrations
+- `mixed_replay`: batches that mix the agent's experience with demonstrations, which have priorities of their own
 - `rollout`: on-policy batches
 - `sharded_replay`: a replay buffer in several processes
 - `device_replay`: a replay buffer on the accelerator, for the compiled training loop

@@ -33,7 +33,7 @@ class Experience(NamedTuple):
     reward: np.ndarray  # (K,) float32
     next_obs: Tree  # (K, ...)
     terminated: np.ndarray  # (K,) bool, the task ended: targets do not bootstrap
-    truncated: np.ndarray  # (K,) bool, a limit ended the episode, not the task: targets bootstrap
+    truncated: np.ndarray  # (K,) bool, a limit ended the episode; targets bootstrap unless `terminated`
     extras: Mapping[str, np.ndarray] = NOTHING  # (K, ...), computed with the actions, such as hidden states
 
 

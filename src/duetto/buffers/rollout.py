@@ -144,13 +144,14 @@ class Rollout(Memory):
         self._ends = [(*at, _row({name: ends["next"][name] for name in self._next}, i)) for i, at in rows]
 
     def _note_next(self, time: int, experience: Experience) -> None:
-        following = self._next_input(experience)
-        for name, part in following.items():
+        """Keep the inputs after the step, and once more for each episode that was truncated but not terminated."""
+        next_input = self._next_input(experience)
+        for name, part in next_input.items():
             if name not in self._next:
                 self._next[name] = np.zeros((self._real.shape[1], *part.shape[1:]), part.dtype)
             self._next[name][experience.env] = part
         for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
-            self._ends.append((time, int(experience.env[row]), _row(following, row)))
+            self._ends.append((time, int(experience.env[row]), _row(next_input, row)))
 
     # RecurrentRollout overrides the following methods.
     def _next_input(self, experience: Experience) -> Values:
@@ -205,16 +206,16 @@ class Rollout(Memory):
         computes it.
         """
         steps, num_envs = value.shape
-        following = np.empty_like(value)
-        following[:-1] = value[1:]
+        next_value = np.empty_like(value)
+        next_value[:-1] = value[1:]
         ends = [(steps - 1, env, _row(self._next, env)) for env in range(num_envs)] + self._ends
         for start in range(0, len(ends), num_envs):  # always N rows, so that JAX compiles only once
             some = ends[start : start + num_envs]
             padded = some + some[:1] * (num_envs - len(some))
             values = self._end_values(tree_stack([inputs for _, _, inputs in padded]))
             for (time, env, _), end in zip(some, values, strict=False):
-                following[time, env] = end
-        return following
+                next_value[time, env] = end
+        return next_value
 
 
 class RecurrentRollout(Rollout):

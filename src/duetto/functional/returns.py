@@ -77,7 +77,8 @@ def generalized_advantages(
 
         δ_t = r_t + γ (1 - terminated_t) V(s'_t) - V(s_t),     A_t = δ_t + γ λ (1 - done_t) A_{t+1}
 
-    A truncated episode bootstraps from its *final* observation; the trace is cut at the end of every episode::
+    A truncated episode bootstraps from its *final* observation: the caller puts its value in `next_value`. The trace is
+    cut at the end of every episode::
 
         t              0     1     2     3            terminated at 1, truncated at 2
         next_value   V(s1)   .   V(end) V(s4)         not V of the observation that the reset gave

@@ -119,17 +119,46 @@ def unroll(cell: Cell, entering: Array, starts: Array, state: State, weight: Arr
 
     `entering` (S, B, gates * size) is x Wᵀ + b; `state` is the state before the first step. The state is zeroed before
     steps that are True in `starts` (S, B). `weight` (gates * size, size) and `bias` are for h.
-    """
-    weight, bias = weight.astype(jnp.float32).T, bias.astype(jnp.float32)[None]
 
-    def step(state: State, now: tuple[Array, Array]) -> tuple[State, Array]:
+    The gradient of the loop is hand-written: one product over all steps gives the weights' gradient, to which JAX's
+    gradient adds at every step. An LSTM of 512 units takes 0.57 times as long (40 steps of 16 sequences, one core of
+    an AMD EPYC, Zen 5), and 0.85 times with 60 steps of 64 sequences on two cores. JAX differentiates the cells.
+    """
+    entering, weight, bias = (array.astype(jnp.float32) for array in (entering, weight, bias))
+    return _unroll(cell, entering, starts, state, weight, bias)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _unroll(cell: Cell, *inputs: Any) -> tuple[Array, State]:
+    return _unroll_forward(cell, *inputs)[0]
+
+
+def _unroll_forward(
+    cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array
+) -> tuple[tuple[Array, State], Any]:
+    def step(state: State, now: tuple[Array, Array]) -> tuple[State, Any]:
         x, start = now
         before = tuple(jnp.where(start[:, None], 0, part) for part in state)
-        after = cell(x.astype(jnp.float32), before[0] @ weight + bias, before)
-        return after, after[0]
+        product = before[0] @ weight.T + bias[None]
+        after = cell(x, product, before)
+        return after, (after[0], (x, product, before))
 
-    last, outputs = jax.lax.scan(step, state, (entering, starts))
-    return outputs, last
+    last, (outputs, cell_inputs) = jax.lax.scan(step, state, (entering, starts))
+    return (outputs, last), (starts, cell_inputs, weight)
 
 
+def _unroll_backward(cell: Cell, saved: Any, gradients: tuple[Array, State]) -> tuple[Array, None, State, Array, Array]:
+    def step(after: State, now: Any) -> tuple[State, tuple[Array, Array]]:
+        start, cell_inputs, output = now
+        x, product, (h, *others) = jax.vjp(cell, *cell_inputs)[1]((after[0] + output, *after[1:]))
+        before = (h + product @ weight, *others)
+        return tuple(jnp.where(start[:, None], 0, part) for part in before), (x, product)
+
+    starts, cell_inputs, weight = saved
+    first, (x, product) = jax.lax.scan(step, gradients[1], (starts, cell_inputs, gradients[0]), reverse=True)
+    h = cell_inputs[2][0]
+    return x, None, first, jnp.einsum("sbg,sbh->gh", product, h), jnp.sum(product, (0, 1))
+
+
+_unroll.defvjp(_unroll_forward, _unroll_backward)
 recurrent: Callable[..., tuple[Array, dict[str, Array]]] = partial(layers.recurrent, linear, unroll)

@@ -102,7 +102,7 @@ class Run:
             callbacks: As in `duetto.train`; their states are restored.
             accept_changes: Accept options in `config.yaml` that changed since the checkpoint and affect results.
             progress: As in `duetto.train`.
-            cluster: For a run that started on a cluster, which needs one; None for other runs.
+            cluster: Required if the run started on a cluster; None for other runs.
             track: As in `duetto.train`; the tracked run continues.
             options: New values of hyperparameters and fields of `RunOptions`, such as `learning_rate=1e-4`, as if
                 `config.yaml` had been edited and `accept_changes` given.

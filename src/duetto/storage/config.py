@@ -56,7 +56,7 @@ class RunOptions:
     seed: Annotated[int, Bounds(0)] = 0
     """Seed of all random numbers. Environment i gets seed + i."""
     backend: Literal["auto", "torch", "jax"] = "auto"
-    """Framework. auto: the faster installed one; with a GPU, a framework that detects the GPU."""
+    """Framework. auto: the faster installed one for the observations; with a GPU, the faster one that detects it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of networks and updates."""
     precision: Literal["float32", "bf16"] = "float32"
@@ -203,7 +203,7 @@ class Config:
 
     @property
     def lacks_signature(self) -> bool:
-        """Whether the config has references but no signature, because no signing key could be created.
+        """Whether the config has references but no signature, such as when no signing key can be created or read.
 
         Resuming the run then needs `--trust`.
         """

@@ -1,6 +1,6 @@
 """The training loop: collect, store, learn; log, evaluate, checkpoint. Here the `VecEnv` is called `stepper`.
 
-trainer, components       the loop; the parts of the trainer: stepper, collector, normalizer, memory, learner
+trainer, components       the loop, and when it logs, evaluates and updates; the parts that it uses
 collector, policy         acting in training; acting in evaluations, and hidden states
 normalizer                scaling of observations and rewards with running statistics (`functional.running_stats`)
 evaluation, video         evaluations, which also save the best parameters; videos

@@ -50,7 +50,7 @@ Actors = Annotated[
 AnyMode = Annotated[
     Mode | None,
     Arg(
-        "sync: reproducible; actors use the parameters of one block (--block) earlier. "
+        "sync: reproducible; actors' parameters are one block (--block) old. "
         "async: actors do not wait for updates. (default: sync)"
     ),
 ]

@@ -29,7 +29,9 @@ TRAIN: Options = {
     "": {"environment": shared.EnvironmentId},
     "run": {
         "seeds": shared.Seeds,
-        "config": Annotated[str, Arg("Use all options of a run's config.yaml.", metavar="FILE")],
+        "config": Annotated[
+            str, Arg("Start from all options of a run's config.yaml; other options override it.", metavar="FILE")
+        ],
         "from_": Annotated[str, Arg("Start with the networks of a run.", metavar="RUN")],
         "from_checkpoint": Annotated[
             str, Arg("With --from: which checkpoint of that run. (default: last)", metavar="last|best|STEP")
@@ -39,7 +41,7 @@ TRAIN: Options = {
         "stop_at_return": shared.StopAtReturn,
         "time_limit": shared.TimeLimit,
         "dry_run": Annotated[Flag, Arg("Print the configuration and stop.")],
-        "trust": Annotated[Flag, Arg("With --config or --from: run Python code that another user's folder names.")],
+        "trust": Annotated[Flag, Arg("With --config or --from: run Python code named in another user's folder.")],
     },
     "evaluation and logging": {"video_every": shared.VideoEvery, "track": shared.Track},
     "cluster": shared.CLUSTER,
