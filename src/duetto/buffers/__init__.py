@@ -14,7 +14,7 @@ An *item* of a batch is a transition or, for recurrent networks, a sequence. The
 - `her`: hindsight experience replay
 - `mixed_replay`: batches that mix the agent's experience with demonstrations, which have priorities of their own
 - `rollout`: on-policy batches
-- `sharded_replay`: a replay buffer in several processes
+- `sharded_replay`: a replay buffer in several processes; `ReplayFactory`, which makes every replay buffer
 - `device_replay`: a replay buffer on the accelerator, for the compiled training loop
 """
 

@@ -21,7 +21,7 @@ CARRY, NEXT_CARRY = "carry/", "next_carry/"  # prefixes in `Experience.extras`: 
 
 
 class Experience(NamedTuple):
-    """The transitions of K environments in one vector step, with `extras` such as hidden states.
+    """The transitions of K environments in one vector step: `Transition` with `extras`, such as hidden states.
 
     Observations are arrays, or dicts of arrays for Dict spaces. At the end of an episode, `next_obs` is its final
     observation, never the first observation of the next episode.

@@ -116,7 +116,7 @@ class EpisodeStorage:
                 for name, part in self._stacks.frame(obs, back).items():
                     self._pool[name][places] = part[starts]
         places = self._place(env, frame + 1)
-        for name, part in next_newest.items():
+        for name, part in next_newest.items():  # `next_obs`, which is also `obs` of the next step
             self._pool[name][places] = part
         index = self.index(env, number)
         for name, column in self.columns.items():
@@ -264,7 +264,7 @@ class EpisodeStorage:
 
         Returns:
             "start" and "count" (num_envs,): the segment has the steps start .. start+count-1 of each environment.
-            `columns` except "truncated", and "frame": the fields of these steps, ordered by environment.
+            "frame", and `columns` except "truncated": the fields of these steps, ordered by environment.
             "frame_start" and "frame_count" (num_envs,): in the same way, the frames of each environment.
             The parts of the observation, such as "obs": these frames, ordered by environment.
         """

@@ -166,7 +166,7 @@ class MixedReplay(Memory):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`. Load the agent's steps with `load_segment` afterwards.
+        """Restore the result of `state_dict`. Afterwards, call `load_segment` for the agent's steps.
 
         Raises:
             CheckpointError: The demonstrations have changed since the run started.

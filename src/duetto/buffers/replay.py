@@ -163,8 +163,9 @@ class Replay(ReplayMemory):
         """Called by `buffers.build`. Only this buffer may draw from `random`."""
         super().__init__(spec, len(storage.written), storage.rows, storage.stacked, random)
         self._storage = storage
-        every_step = isinstance(spec, ReplaySpec) and spec.prioritization is None
-        self._items = storage if every_step else MassItems(len(storage.written) * storage.rows)
+        uniform = isinstance(spec, ReplaySpec) and spec.prioritization is None
+        # For uniform draws each stored step is an item, and the storage finds them.
+        self._items = storage if uniform else MassItems(len(storage.written) * storage.rows)
         self._relabeling: Relabeling | None = None
         if isinstance(spec, ReplaySpec) and spec.hindsight is not None:
             assert goals is not None

@@ -93,7 +93,7 @@ class Restored(NamedTuple):
 
 
 class EpisodeRecorder(gymnasium.Wrapper):
-    """A wrapper that records the current episode, and can repeat a recorded episode."""
+    """A wrapper that records the current episode and can repeat it; results pass through unchanged."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)

@@ -33,11 +33,11 @@ class LearnerView(Engine):
         clip_rewards: Replace a reward by its sign.
         log_rewards: Replace a reward r by sign(r) log(1 + |r|) (Hester et al., 2018, experimental setup).
         fires: Press FIRE at a game's start and after a lost life, for games that wait for it. These steps are
-            `reset_only`: they replace the agent's actions, give no transitions, and `starts` is set after them. Their
-            rewards count for the score, except before a game's first observation.
+            `reset_only`: they replace the agent's actions and give no transitions. The last of them, not the lost life,
+            sets `starts`. Their rewards count for the score, except before a game's first observation.
 
                 lives             5    5    4    4    4    4    4
-                action            a1   a2   a3   0    1    2    a4       a3 loses a life; 0, 1, 2 are FIRED
+                action            a1   a2   a3   0    1    2    a4       a3 loses a life; then come FIRED
                 reset_only        .    .    .    x    x    x    .
                 terminated        .    .    x                   .        with `episodic_life`
                 starts            .    .    .    .    .    x    .

@@ -106,7 +106,7 @@ class VecEnv:
                 f"{self.name} has no observation before its first reset. In callbacks of a new run, read it from the "
                 "first on_step on, not in on_start."
             )
-        return self._shown
+        return self._obs_to_act_on
 
     def reset(self, seed: int) -> None:
         """Start new episodes; environment i gets the seed `seed + i`.
@@ -125,7 +125,7 @@ class VecEnv:
             return
         self._check_obs(obs_tree.take(obs, row), row)
         obs_tree.assign(self._obs, obs, row)
-        self._shown = obs_tree.copy(self._obs)
+        self._obs_to_act_on = obs_tree.copy(self._obs)
         self._returns[env], self._lengths[env], self.starts[env] = 0.0, 0, True
 
     def step(self, action: np.ndarray) -> tuple[Transition, list[Episode]]:
@@ -160,7 +160,7 @@ class VecEnv:
             self._check_obs(result.obs, self._rows)
         transition = self._transition(action, reward, result, rows)
         self._obs, self.starts = result.obs, result.starts
-        self._shown = obs_tree.copy(self._obs)  # the caller may change this copy; `_obs` goes into the next transition
+        self._obs_to_act_on = obs_tree.copy(self._obs)  # the caller may change it; `_obs` goes into the next transition
         return transition, self._count(result, rows)
 
     @property
@@ -335,7 +335,7 @@ class VecEnv:
             state_schema.check(state["obs"], DictOf(ANY, list(obs)), "stepper/obs")
 
     def _begin(self, obs: Tree) -> None:
-        self._obs, self._shown = obs, obs_tree.copy(obs)
+        self._obs, self._obs_to_act_on = obs, obs_tree.copy(obs)
         self.starts = np.ones(self.num_envs, bool)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)

@@ -128,7 +128,9 @@ class Learner(Policy):
         self._numpy_policy: NumpyPolicy | None = None  # None when parameters have changed
 
     def update(self, batch: Any, progress: float = 0.0) -> Metrics:
-        """Learn from one batch of NumPy arrays; `progress` in [0, 1] is the completed share of the run, for schedules.
+        """Learn from one batch of NumPy arrays. Training calls `update_each`, with several batches.
+
+        `progress` in [0, 1] is the completed share of the run, for schedules.
 
         If the algorithm splits the batch (`Algorithm.split`), the update has a step for each minibatch, and its metrics
         are means over these steps.

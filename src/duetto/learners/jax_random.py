@@ -35,7 +35,7 @@ class KeyGenerator:
         return jax.random.normal(self._next(), _shape(size), dtype)
 
     def random(self, size: Any = (), dtype: Any = jnp.float32) -> Any:
-        """Draw numbers in [0, 1) of the shape `size`, float32."""
+        """Draw numbers in [0, 1) of the shape `size`, float32 for every `dtype`."""
         return jax.random.uniform(self._next(), _shape(size), jnp.float32)
 
     def uniform(self, low: float, high: float, size: Any = ()) -> Any:

@@ -61,7 +61,10 @@ def has_cuda() -> bool:
 
 
 class TorchLearner(Learner, Updater):
-    """The learner in PyTorch, with fused Adam, `foreach` operations for target networks, and CUDA graphs on a GPU."""
+    """The learner in PyTorch, with fused Adam, `foreach` operations for target networks, and CUDA graphs on a GPU.
+
+    `Learner.update_each` (`base`) calls `update_alike`, which calls the algorithm's `update`.
+    """
 
     backend: Literal["torch", "jax"] = "torch"
     scheduled: dict[str, Tensor]
@@ -216,7 +219,7 @@ class TorchLearner(Learner, Updater):
         return info
 
     def _differentiate(self, name: str, loss: Any, args: Any) -> tuple[list[Tensor], Tensor, Any, dict[str, Tensor]]:
-        """Return a loss's gradients, value and metrics, and the new running statistics of its network."""
+        """Call the loss; return its gradients, value and metrics, and the new running statistics of its network."""
         with self._autocast:
             value, info = checked_loss(name, loss(self.networks(), *args))
         gradients = torch.autograd.grad(

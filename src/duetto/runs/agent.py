@@ -204,8 +204,8 @@ def load(
 ) -> Agent:
     """Load the trained agent from a run's folder.
 
-    This runs no code in the folder. It runs the Python file of a custom algorithm, if the folder names one, only if you
-    started the run or set `trust`.
+    This runs no code in the folder. If the folder names the Python file of a custom algorithm, this file runs only if
+    you started the run or set `trust`.
 
     Args:
         path: The run's folder.

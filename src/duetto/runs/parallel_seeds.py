@@ -54,7 +54,7 @@ def start_many(
     Raises:
         UsageError: As in `start`; or the algorithm's networks cannot be computed side by side; or the environment is an
             object, but each seed needs its own.
-        DuettoError: Some of the seeds failed. An error of another class is raised itself.
+        DuettoError: Some of the seeds failed. Errors of other classes are raised unchanged.
     """
     parent = Path(spec.runs_dir).absolute()  # as in `start`
     configs = planned_together(spec, seeds)

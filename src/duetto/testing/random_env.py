@@ -37,7 +37,7 @@ class RandomEnv(gymnasium.Env):
         return self.observation_space.sample(), self._allow()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take a random step."""
+        """Return a random outcome."""
         for i, (low, _) in enumerate(split_bounds(self._choices)):
             if not self._mask[low + np.ravel(action)[i]]:
                 raise ValueError(f"the action {action} is forbidden by {self._mask}")

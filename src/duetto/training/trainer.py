@@ -237,7 +237,7 @@ class Trainer:
             self._call("on_update")
 
     def _prepared(self, batch: AnyBatch) -> AnyBatch:
-        """Return the batch as networks see it: observations and rewards scaled, previous rewards transformed."""
+        """Return the batch as networks see it: with the normalizations and transformations of rewards that are on."""
         if isinstance(batch, SequenceBatch):
             seen = self.config.algorithm.seen_reward(batch.obs.previous_reward)
             batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))

@@ -51,7 +51,7 @@ AnyMode = Annotated[
     Mode | None,
     Arg(
         "sync: reproducible; actors' parameters are one block (--block) old. "
-        "async: actors do not wait for updates. (default: sync)"
+        "async: actors run up to a few blocks ahead of updates. (default: sync)"
     ),
 ]
 Blocks = Annotated[

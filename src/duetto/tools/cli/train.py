@@ -30,7 +30,10 @@ TRAIN: Options = {
     "run": {
         "seeds": shared.Seeds,
         "config": Annotated[
-            str, Arg("Start from all options of a run's config.yaml; other options override it.", metavar="FILE")
+            str,
+            Arg(
+                "Use the ENVIRONMENT and options of a run's config.yaml, except for options given here.", metavar="FILE"
+            ),
         ],
         "from_": Annotated[str, Arg("Start with the networks of a run.", metavar="RUN")],
         "from_checkpoint": Annotated[
