@@ -8,7 +8,7 @@
     off_policy                                             options of all algorithms except ppo
     actor_critic                                           what actor-critics share: options, networks, optimizers
     exploration                                            noise on actions, ε-greedy, sampling the policy
-    her                                                    hindsight goals
+    her                                                    hindsight goals: the method, the check of environments
     options                                                bounds of options, groups in `--help`, ranges for `tune`
     suggestions                                            "did you mean" hints
 

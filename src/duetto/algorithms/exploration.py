@@ -57,7 +57,7 @@ class Exploration:
         return np.zeros(0)
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """Draw noise and the next state, in NumPy or JAX. `schedule` is the result of the method `schedule`."""
+        """Draw noise and its next state, in NumPy or JAX. `schedule` is the result of the method `schedule`."""
         raise NotImplementedError
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
@@ -173,7 +173,7 @@ class EpsilonGreedy(Exploration):
     of: int = 0  # number of environments in the run; 0 if this process has all of them
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
-        """Return the exploration for a cluster's actor. Each environment keeps the ε of its number in the whole run."""
+        """Return an actor's exploration. An environment's ε depends on its number in the whole run."""
         return replace(self, first=first, of=num_envs)
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:

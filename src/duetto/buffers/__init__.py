@@ -11,7 +11,7 @@ A plain TD3 run uses these files:
 An *item* of a batch is a transition or, for recurrent networks, a sequence. The other files:
 
 - `sequences`: batches of sequences, for recurrent networks
-- `her`: hindsight experience replay
+- `her`: hindsight experience replay: new goals in a batch
 - `mixed_replay`: batches that mix the agent's experience with demonstrations, which have priorities of their own
 - `rollout`: on-policy batches
 - `sharded_replay`: a replay buffer in several processes; `ReplayFactory`, which makes every replay buffer

@@ -8,7 +8,7 @@ vec_env                                    `VecEnv`, the interface to other pack
 engines, subproc                           step environments: in a loop, in Gymnasium's vector environments, in workers
 spaces, actions, obs_tree                  observations, actions and their masks as plain arrays
 validation                                 calls reset and step, and checks the values that they return
-exact_resume, rng_state                    exact resume: `EpisodeRecorder` repeats interrupted episodes; random states
+exact_resume, rng_state                    `EpisodeRecorder`: seed and actions, to repeat an episode; random generators
 goal_env, wrappers, check                  rewards of goals, for hindsight replay; Duetto's wrappers; `duetto check`
 device_env                                 environments in JAX: `DeviceEnv`, and N of them that step together
 device_adapters                            environments of gymnax, Navix and MuJoCo Playground as `DeviceEnv`

@@ -2,8 +2,8 @@
 
 base              Learner: counters, schedules, random numbers, state, metrics of losses (learn/*)
 policy            acting, also without a framework
-torch, torch_adam, cuda_graphs        the learner in PyTorch; its optimizer, with weight decay; CUDA graphs
-jax, jax_update, jax_random           the learner in JAX; its compiled update and optimizers; random numbers
+torch, torch_adam, cuda_graphs        the learner in PyTorch; its optimizer: clipping, weight decay; CUDA graphs
+jax, jax_update, jax_random           the learner in JAX and its optimizers; its compiled update; random numbers
 torch_vmap, multi_seed                training several seeds in one program
 runtime           settings of the process: CPU threads, the start of JAX and its cache, memory
 """

@@ -138,7 +138,7 @@ Call = tuple[LearningCommand, dict[str, Any]]  # a command, and its options on t
 
 
 def calls_of(name: str, command: CommandOptions, arguments: list[str]) -> list[Call]:
-    """Return the command of each algorithm with its options; [] if help was printed.
+    """Parse the arguments into one command per algorithm; [] if help was printed.
 
     Raises:
         UsageError: The algorithm does not come first or is unknown, or an option is unknown, missing or wrong.

@@ -73,7 +73,7 @@ def number(value: float) -> str:
 
 # ---------------------------------------------------------------------------------------------------- intervals
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Return the mean (...) of `values` (seeds, ...) over the seeds, without the lowest and the highest quarter.
+    """Return the mean of `values` (seeds, ...) over the seeds, without the lowest and the highest quarter.
 
     The number of seeds in a quarter is rounded down, so for three seeds or fewer this is the plain mean. rliable
     (Agarwal et al., 2021, arXiv:2108.13264) and SciPy's `trim_mean(values, 0.25)` compute the same.

@@ -1,7 +1,7 @@
 """Train many runs: every algorithm in every environment with every seed.
 
-api           `duetto.sweep`, and its results: learning curves, and interquartile means with intervals
-sweep         the runs, their progress, and the loop that starts runs and records how they end
+api           `duetto.sweep`: the experiments (algorithms x environments), and its results: curves, interquartile means
+sweep         the runs (experiments x seeds), their progress, and the loop that starts them and records how they end
 display       the progress on a terminal: live rows, and lines for events
 
 A sweep keeps no record of its own: the call and the runs' folders determine the remaining runs. So the same call
