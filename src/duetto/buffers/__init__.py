@@ -57,7 +57,7 @@ def build(
         action_space: The space of one environment's actions.
         num_envs: N, the number of environments.
         random: The buffer's generator; nothing else may draw from it.
-        value: The value function. It maps N observations to values (N,). Only rollouts need it.
+        value: The value function, which maps observations to their values. Only rollouts need it.
         stacked: The number of frames in each stacked image. A replay buffer stores each frame once.
         demonstrations: Episodes to mix into the batches; `spec.demonstrations` sets their share.
         goals: The functions of the goal environment that compute rewards and terminations, for HER.
@@ -91,7 +91,7 @@ def _rollout(
 
 
 def check(spec: MemorySpec, num_envs: int) -> None:
-    """Raise UsageError if rollouts of `num_envs` environments cannot be split into equal minibatches."""
+    """Raise UsageError if rollouts of `num_envs` environments have no equal minibatches of two or more steps."""
     if not isinstance(spec, RolloutSpec):
         return
     steps = spec.steps * num_envs

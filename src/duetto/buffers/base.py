@@ -60,7 +60,7 @@ class ResolvedItems(NamedTuple):
 
 
 class Memory:
-    """The interface of all buffers. Each buffer also has `due`, `state_dict` and `load_state_dict`.
+    """The interface of all buffers. Each buffer also has `due`, `interrupt`, `state_dict` and `load_state_dict`.
 
     Attributes:
         rows: Capacity of each environment's ring buffer, in steps; 0 for rollouts, whose steps are all in `state_dict`.
@@ -92,7 +92,7 @@ class Memory:
         """Receive the mean KL divergence of the last batch. The trainer calls this if `needs_divergence` is set."""
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
-        """Return the stored steps except the first `since[i]` that environment i made; None for rollouts."""
+        """Return each environment i's stored steps from number `since[i]` on, counted from 0; None for rollouts."""
 
     def load_segment(self, segment: dict[str, np.ndarray]) -> None:
         """Load a result of `segment`. Call `load_state_dict` first; then load segments in any order."""

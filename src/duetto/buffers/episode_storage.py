@@ -242,7 +242,7 @@ class EpisodeStorage:
         """Restore the result of `state_dict`. Load the steps with `load_segment` afterwards.
 
         Raises:
-            CheckpointError: The state has another form, or impossible numbers.
+            CheckpointError: The state has impossible counts of steps or frames.
         """
         written, frames, needed = (state[name] for name in ("written", "frames", "needed"))
         stored = np.minimum(written, self.rows)
@@ -260,7 +260,7 @@ class EpisodeStorage:
         self.columns["truncated"][:] = bits.ravel()
 
     def segment(self, since: np.ndarray) -> Segment:
-        """Return the stored steps except the first `since[i]` that environment i made.
+        """Return each environment i's stored steps from number `since[i]` on.
 
         Returns:
             "start" and "count" (num_envs,): the segment has the steps start .. start+count-1 of each environment.
@@ -282,7 +282,7 @@ class EpisodeStorage:
         """Load the steps of a segment, except steps that were overwritten later. Segments may be loaded in any order.
 
         Raises:
-            CheckpointError: A field is missing, or its number of rows differs from the segment's counts.
+            CheckpointError: A count is negative, or differs from the number of actions or frames.
         """
         rows = {"action": segment["count"], next(iter(self._pool)): segment["frame_count"]}
         if any(

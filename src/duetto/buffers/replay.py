@@ -61,7 +61,8 @@ class ReplayMemory(Memory):
     def prioritize(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
         """Set the priorities of items from their errors |δ|. Skip items that were overwritten since the draw.
 
-        All arrays are (B,); `index` and `stamp` are from the `Sample`. An overwritten item has another stamp now.
+        All arrays are (B,); `index` and `stamp` are from the `Sample`. The index of an overwritten item has another
+        stamp now.
         """
 
     def raise_largest(self, error: float) -> None:
@@ -115,7 +116,7 @@ class ReplayMemory(Memory):
             self.learn_errors(sample.index, sample.stamp, checked_priorities(self.spec, sample, priority))
 
     def learn_errors(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
-        """Set the priorities of items (B,) from their errors |δ|, and the largest error so far."""
+        """Set the priorities of items (B,) from their errors |δ|, and update the largest error so far."""
         self.raise_largest(float(error.max(initial=0.0)))
         self.prioritize(index, stamp, error)
 
@@ -216,8 +217,8 @@ class Replay(ReplayMemory):
     def state_dict(self) -> dict[str, Any]:
         """Return the state without the steps, which `segment` returns.
 
-        "envs" has arrays (num_envs, ...). The arrays in "items" have one row per item. For transitions, every index has
-        a row, even if no step is stored there. For sequences, the array "index" has the index of each row.
+        "envs" has arrays (num_envs, ...). For transitions, the arrays in "items" have a row for every index, even if no
+        step is stored there. For sequences, they have a row for each sequence, whose index is in the array "index".
         """
         return super().state_dict() | {"envs": self._storage.state_dict()}
 
@@ -242,7 +243,7 @@ class Replay(ReplayMemory):
 
     @override
     def segment(self, since: np.ndarray) -> Segment:
-        """Return the stored steps except the first `since[i]` that environment i made (see `EpisodeStorage`)."""
+        """Return each environment i's stored steps from number `since[i]` on (see `EpisodeStorage`)."""
         return self._storage.segment(since)
 
     @override

@@ -39,7 +39,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class RecurrentStates:
-    """Stores the hidden states before some steps. For steps without one (random actions), `read` returns zeros.
+    """Stores the hidden states before some steps. For other steps (random actions), `read` returns zeros.
 
     Attributes:
         zeros: A hidden state of zeros; {} until the first state is stored, which sets the shapes.
@@ -221,7 +221,7 @@ class SequenceReplay(Replay):
 
     @override
     def segment(self, since: np.ndarray) -> Segment:
-        """Return the stored steps except the first `since[i]` that environment i made, and their hidden states.
+        """Return each environment i's stored steps from number `since[i]` on, and their hidden states.
 
         "kept" (steps,) bool tells which steps have a hidden state. "carry/<name>" has the states of these steps.
         """

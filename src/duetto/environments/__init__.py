@@ -15,7 +15,7 @@ device_adapters                            environments of gymnax, Navix and MuJ
 envpool_vector                             EnvPool, which steps environments in C++ threads
 atari*, learner_view, minigrid             Atari and MiniGrid: options, engines, lives, missions
 
-Only this package imports Gymnasium.
+Only this package and `testing` import Gymnasium.
 """
 
 from duetto.environments.actions import ActionMap, Structure, structure

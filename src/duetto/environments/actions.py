@@ -131,7 +131,7 @@ class ActionMap:
         """Check the actions for n environments; return a copy with the algorithm's dtype.
 
         Raises:
-            UsageError: The shape is wrong, or a discrete action is fractional or out of range.
+            UsageError: The shape is wrong, or a discrete action is no integer or out of range.
         """
         given = array(action)
         if given.shape != (n, *self.row_shape):

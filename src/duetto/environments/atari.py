@@ -139,8 +139,8 @@ def sticky_actions(game: AtariGame, options: AtariOptions) -> float:
 def make(game: AtariGame, options: AtariOptions, render_mode: str | None) -> gymnasium.Env:
     """Make a game with Gymnasium's environment and wrappers: slower than `atari_native`, but it renders full frames.
 
-    If the emulator runs through the same frames, observations, rewards and lives equal those of `atari_native`, bit for
-    bit. But a seed gives other random numbers, and a game starts after 1 to `noop_max` no-op frames, not after 0 to
+    Observations, rewards and lives equal those of `atari_native` bit for bit if the emulator runs through the same
+    frames. But a seed gives other random numbers, and a game starts after 1 to `noop_max` no-op frames, not after 0 to
     `noop_max` - 1.
     """
     env_registry.register(game.id)

@@ -92,7 +92,7 @@ def check(
         environment: An id, FILE.py:CLASS, a Gymnasium environment, or a callable that makes one (a class or function).
         environment_options: Arguments for its constructor, as in `duetto.train`.
         steps: Maximum number of random steps; a slow environment takes fewer.
-        timeout: Maximum seconds of a call before it is reported as a hang; of the constructor, at least 120.
+        timeout: Seconds after which a call is reported as a hang. The constructor always has at least 120 seconds.
 
     Raises:
         UsageError: The environment does not exist, or is no single Gymnasium environment.

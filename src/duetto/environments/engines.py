@@ -86,7 +86,7 @@ class Engine(ABC):
     def reset_env(self, env: int, seed: int) -> Tree | None:
         """Start a new episode in one environment; return observations. Only row `env` is valid.
 
-        None: this engine cannot reset a single environment, and nothing happened.
+        If this engine cannot reset a single environment, do nothing and return None.
         """
         return None
 

@@ -11,8 +11,8 @@ The states of the random generators at an episode's reset, and the actions since
 - `actions`: the actions as the environment got them, one row of bytes each,
 - `changes`: the attributes that `set_attr` changed, and after how many steps; changes from earlier episodes are made
   before the reset,
-- `checksum`: of all rewards, and of all observations if an observation has at most `LARGEST` bytes. Of larger
-  observations, only the current one is compared. An episode that ends during its replay counts as different.
+- `checksum`: of all rewards, and of all observations if an observation has at most `LARGEST` bytes. If it is larger,
+  only the checkpoint's observation is compared. An episode that ends during its replay counts as different.
 
 If the process's global generators (`random`, `np.random`) have changed at the second or third reset or at a checkpoint,
 Duetto assumes that the environment draws from them, and records their states at each later reset. Such an environment

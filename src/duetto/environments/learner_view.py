@@ -27,19 +27,18 @@ class LearnerView(Engine):
 
     Args:
         engine: An engine that reports lives, and starts the next game in the step that ends a game.
-        episodic_life: A lost life sets `terminated` and `starts`, while the game continues.
-        life_starts: A lost life sets `starts`, but not `terminated`. In whole games, a recurrent policy then
-            resets its hidden state at the same points as in training with `episodic_life`.
-        clip_rewards: Replace a reward by its sign.
-        log_rewards: Replace a reward r by sign(r) log(1 + |r|) (Hester et al., 2018, experimental setup).
-        fires: Press FIRE at a game's start and after a lost life, for games that wait for it. These steps are
-            `reset_only`: they replace the agent's actions and give no transitions. The last of them, not the lost life,
-            sets `starts`. Their rewards count for the score, except before a game's first observation.
+        options: `clip_rewards` replaces a reward by its sign, `log_rewards` a reward r by sign(r) log(1 + |r|) (Hester
+            et al., 2018, experimental setup). With `episodic_life`, a lost life sets `starts`; the game continues.
+        to_learn: Whether a lost life with `episodic_life` also sets `terminated`. If not, the agent plays whole games,
+            but a recurrent policy resets its hidden state at the same points as in training.
+        fires: Whether to press FIRE at a game's start and after a lost life, for games that wait for it. These steps
+            are `reset_only`: they replace the agent's actions and give no transitions. The last of them, not the lost
+            life, sets `starts`. Their rewards count for the score, except before a game's first observation.
 
                 lives             5    5    4    4    4    4    4
-                action            a1   a2   a3   0    1    2    a4       a3 loses a life; then come FIRED
+                action            a1   a2   a3   0    1    2    a4       a3 loses a life; 0, 1, 2 are `FIRED`
                 reset_only        .    .    .    x    x    x    .
-                terminated        .    .    x                   .        with `episodic_life`
+                terminated        .    .    x                   .        with `to_learn`
                 starts            .    .    .    .    .    x    .
     """
 
@@ -94,7 +93,7 @@ class LearnerView(Engine):
         return self._engine.reset_env(env, seed)
 
     def save(self) -> dict[str, Any] | None:
-        """Return the state of the games, their lives and the remaining FIRED steps."""
+        """Return the state of the games, their lives and the number of remaining `FIRED` steps."""
         return {"engine": self._engine.save(), "lives": self._lives.copy(), "firing": self._left.copy()}
 
     @override

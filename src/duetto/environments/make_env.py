@@ -70,7 +70,7 @@ def make(
         kwargs: Arguments of the environment's constructor or of the factory; for Atari, `AtariOptions`.
             `mask_velocity=True` hides the velocities of CartPole, Pendulum, MountainCar, MountainCarContinuous, Acrobot
             and LunarLander.
-        to_learn: Whether Atari games end at a lost life (`episodic_life`), as only training needs.
+        to_learn: Whether `episodic_life` terminates an Atari episode at a lost life, as only training needs.
 
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
@@ -115,9 +115,9 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
 def make_eval(environment: Environment, **options: Any) -> VecEnv:
     """Make a new VecEnv that shares nothing with `environment`, for evaluation. The options are those of `make`.
 
-    Ids and factories are called again. An instance is copied with its attributes; a `SyncVectorEnv`'s first environment
-    is copied `num_envs` times. Atari games are played to their end, but with `episodic_life`, the hidden state of
-    recurrent policies is still reset after each life. `clip_rewards` and `log_rewards` apply, so that a recurrent
+    An id or a factory makes new environments. An instance is copied with its attributes; a `SyncVectorEnv`'s first
+    environment is copied `num_envs` times. Atari games are played to their end. With `episodic_life`, the hidden state
+    of recurrent policies is still reset after each life. `clip_rewards` and `log_rewards` apply, so that a recurrent
     policy gets the same rewards as in training; scores sum the game's own rewards.
 
     Raises:

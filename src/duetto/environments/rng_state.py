@@ -138,7 +138,7 @@ def preserve() -> Iterator[None]:
 
 
 def seed(env: gymnasium.Env, number: int) -> None:
-    """Seed the spaces of an environment and its wrappers. Spaces of a class are copied first: instances share them."""
+    """Seed the spaces of `env` and its wrappers. Spaces in class attributes are shared, so they are copied first."""
     for name in ("action_space", "observation_space"):
         if name not in vars(env.unwrapped) and isinstance(
             space := getattr_static(env.unwrapped, name), gymnasium.Space

@@ -52,8 +52,8 @@ class Leaf:
     def read(self, obs: Any, env: int | None, rows: tuple[int, ...] = ()) -> np.ndarray:
         """Return this part of an observation; in a batched observation, its shape begins with `rows`.
 
-        Values outside a Box of real numbers are accepted, since many environments return them. Values outside other
-        spaces are not.
+        Values outside a Box's bounds are accepted, since many environments return them. A uint8 Box accepts 0 to
+        255. Values outside other spaces are not accepted.
 
         Raises:
             EnvironmentFault: The part is missing, has another shape or dtype, or is not in its space.
@@ -76,7 +76,7 @@ class Leaf:
         return value
 
     def is_outside(self, value: np.ndarray) -> bool:
-        """Return whether any number is outside the space. A Box's bounds are not checked, except those of dtypes."""
+        """Return whether any number is outside the space. A Box is checked only if it is uint8, against 0 to 255."""
         if self.count is None and ("f" in self.kinds or value.dtype == self.dtype):
             return False
         first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count

@@ -62,7 +62,7 @@ class VecEnv:
             (`networks.masks`), which is not part of the observation space. In a vector environment with autoreset mode
             NEXT_STEP, the row of an ended episode keeps the final observation for one more step. The action for it is
             ignored and gives no transition.
-        first: The number of the first environment among all of the run's; above 0 only in a cluster's actors.
+        first: The first environment's number among all environments of the run; above 0 only in a cluster's actors.
         stacked: Number of frames in an image observation. If it is above 1, each step replaces only the oldest frame.
         starts: (N,) bool, True where `obs` is the first observation of an episode or, with Atari's `episodic_life`,
             of a life. Reset the hidden state of recurrent policies there.
@@ -118,7 +118,7 @@ class VecEnv:
             self._begin(self.engine.reset(seed))
 
     def reset_env(self, env: int, seed: int) -> None:
-        """Start a new episode in one environment with this seed; its unfinished episode is dropped."""
+        """Drop one environment's episode and start a new one with this seed, if the engine can do so."""
         with self._telling():
             obs, row = self.engine.reset_env(env, seed), np.array([env])
         if obs is None:

@@ -1,6 +1,6 @@
 """Learners run an algorithm's updates in PyTorch or JAX. `choose` selects a framework; `build` imports only this one.
 
-base              Learner: counters, schedules, random numbers, state, metrics of losses (learn/*)
+base              Learner: counters, schedules, random numbers, state, metrics of losses (logged as learn/*)
 policy            acting, also without a framework
 torch, torch_adam, cuda_graphs        the learner in PyTorch; its optimizer: clipping, weight decay; CUDA graphs
 jax, jax_update, jax_random           the learner in JAX and its optimizers; its compiled update; random numbers

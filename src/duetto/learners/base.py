@@ -203,11 +203,11 @@ class Learner(Policy):
 
     @abstractmethod
     def parameters(self, *networks: str) -> Parameters:
-        """Return copies of these networks' parameters and running statistics; no names: of all, including targets."""
+        """Return copies of parameters and running statistics of `networks`, by default of all, including targets."""
 
     @abstractmethod
     def load_parameters(self, parameters: Parameters) -> None:
-        """Set all parameters; a missing or unknown name or a wrong shape raises CheckpointError."""
+        """Set all parameters. Raise CheckpointError if a parameter is missing or unknown, or has a wrong shape."""
 
     @abstractmethod
     def optimizer_state(self) -> dict[str, Any]:

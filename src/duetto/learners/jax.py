@@ -137,7 +137,7 @@ class JaxLearner(Learner):
         return tree
 
     def compiler_options(self, rows: int = 0) -> CompilerOptions | None:
-        """Return XLA's options for updates with batches of `rows` rows; None if `XLA_FLAGS` sets one of them."""
+        """Return XLA's options for batches of `rows` rows; None if there are none, or `XLA_FLAGS` sets one of them."""
         options = SAME_EACH_TIME if self.on_gpu else EIGEN if self._by_eigen(rows) else {}
         named = any(option in os.environ.get("XLA_FLAGS", "") for option in options)
         return None if named else options or None

@@ -51,8 +51,8 @@ class KeyGenerator:
     def permutation(self, count: int) -> Any:
         """Draw a permutation of 0 .. count-1, (count,) int32.
 
-        For up to 2^16 numbers, it sorts integers of at least 16 random bits, followed by the number's bits. On a CPU
-        this is ten times as fast as `jax.random.permutation`. Numbers with equal random bits keep their order.
+        Each of up to 2^16 numbers gets at least 16 random bits in front of its own; then these integers are sorted. On
+        a CPU this is ten times as fast as `jax.random.permutation`. Numbers with equal random bits keep their order.
         """
         if count > MOST_PACKED:
             return jax.random.permutation(self._next(), count).astype(jnp.int32)

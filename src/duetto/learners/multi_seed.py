@@ -160,7 +160,7 @@ class SeedGroup:
     def answer(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
         """Return answers to some of the requests; `requests` has one request of each seed that has not ended.
 
-        Updates wait until all of these seeds have requested one. So all seeds make the same number of updates.
+        Updates are made only if all these requests are updates. So all seeds make the same number of updates.
         """
         alike: dict[Hashable, dict[int, SeedRequest]] = {}
         for number, one in requests.items():

@@ -83,7 +83,7 @@ class Policy(ABC):
         """Copy these parameters, and ignore networks that the policy does not have.
 
         Raises:
-            CheckpointError: A name is missing or unknown, or a shape differs from the network's.
+            CheckpointError: A parameter of the policy's networks is missing, unknown or of another shape.
         """
 
     @abstractmethod

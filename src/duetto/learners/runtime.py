@@ -138,7 +138,7 @@ def keep_freed_memory() -> None:
     """Make glibc keep the memory that this process frees; without glibc, do nothing.
 
     By default glibc maps new memory for large arrays at every update, fills its pages with zeros, and unmaps it
-    afterwards. These are 9,000 page faults for one minibatch of images, a quarter of its CPU time (PyTorch in bfloat16,
+    afterwards. This causes 9,000 page faults per minibatch of images, a quarter of its CPU time (PyTorch in bfloat16,
     AMD EPYC, Zen 5).
     """
     if sys.platform != "linux":
