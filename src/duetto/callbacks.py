@@ -73,7 +73,7 @@ class RecordVideo(Callback):
         video.imageio()  # raises now if imageio is missing
 
     def on_start(self, trainer: Trainer) -> None:
-        """Record an episode if the run is new. So an environment that cannot render raises an error before training."""
+        """Record an episode at step 0. So an environment that cannot render raises an error before training."""
         self._before = trainer.step
         if not trainer.step:
             self._record(trainer)

@@ -61,7 +61,7 @@ class ActorServer:
     def do(self, requests: list[Request], state: dict[str, Any], *values: Any) -> Reply:
         """Execute the requests, each with `values` as further arguments.
 
-        A new process first restores `state`, unless it is empty. An empty list only checks that the process runs.
+        A new process first restores `state`, unless it is empty. Empty `requests` only check that the process runs.
         """
         lost: list[str] = []
         if not requests:
@@ -89,7 +89,7 @@ class ActorServer:
 
 @dataclass
 class Actor:
-    """An actor or a shard, whose process may be replaced."""
+    """An actor or a shard: its current process, newest message and state."""
 
     index: int
     share: range  # its environments
@@ -164,7 +164,7 @@ class ActorPool:
         return [reply.values[0] for reply in self.wait(range(len(self.actors))).values()]
 
     def post(self, index: int, requests: list[Request], *values: Any) -> None:
-        """Send a process requests, without waiting. `values` (or references) are further arguments of each request."""
+        """Send requests to a process, without waiting. `values` (or references) are more arguments of each request."""
         actor = self.actors[index]
         actor.requests, actor.values = requests, values
         if actor.placed:

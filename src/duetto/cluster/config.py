@@ -52,7 +52,7 @@ class Cluster:
     def resuming(self, kept: dict[str, Any], num_envs: int) -> Cluster:
         """Return the options for resuming a run of `num_envs` environments. `kept` is `cluster` in the run's config.
 
-        Raises UsageError if an option has another value than in `kept`.
+        Raises UsageError if an option differs from `kept`, or `kept` is empty.
         """
         if not kept:
             raise UsageError(

@@ -42,7 +42,7 @@ class ClusterExecution(Execution):
 
         Raises:
             UsageError: The environment is an instance, cannot be sent to another process, or has a fault; the cluster
-                has too few CPUs, or the algorithm does not support its options.
+                has too few CPUs; or the algorithm does not support the cluster's options.
         """
         cluster, run = self._cluster, config.run
         self._check(config.algorithm)

@@ -65,7 +65,7 @@ class AsyncSource(BlockSource):
         actor A   A0 | A1 | A2 ........| A3 | wait for credit |                 each with the newest weights
         actor B   B0 ....... | B1 .......... | B2
 
-    *Credit* limits the pending steps: those of all actors that were requested but not yet handed out to the trainer. An
+    *Credit* limits the pending steps: the steps requested from all actors but not yet handed out to the trainer. An
     actor is asked for its next block only if the pending steps, including this block, are at most `ahead`. The learner
     learns from steps as soon as they are handed out, by `update_schedule`. So the ratio of updates to steps is
     constant, the pending steps are bounded, and no step is dropped. The age of weights is not bounded: a slow actor may

@@ -86,7 +86,7 @@ def train(
         cluster: A cluster that steps the environments, such as `duetto.Cluster(actors=4)`; None: use this process.
         progress: Show progress on a terminal or in a notebook. Notices also go to the logger "duetto", as warnings.
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
-        from_run: Fine-tune the networks of this run. It needs the same spaces; other options may differ.
+        from_run: Fine-tune the networks of this run. Both runs need the same spaces; other options may differ.
         from_checkpoint: The checkpoint of `from_run`: "last", "best", or a step.
         options: Fields of `RunOptions`, such as `steps`; and hyperparameters, unless `algorithm` is an object.
 

@@ -35,7 +35,7 @@ class WarmStart:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the warm start from the result of `to_dict`. Raises CheckpointError for other values."""
+        """Return the warm start from the result of `to_dict`. Raises CheckpointError for malformed values."""
         state_schema.check(values, {"run": str, "checkpoint": str, "step": state_schema.OptionalOf(int)}, "from")
         return cls(values["run"], values["checkpoint"], values["step"])
 
@@ -44,7 +44,7 @@ class WarmStart:
         return dict(vars(self))
 
     def planned(self, config: Config) -> Config:
-        """Return `config` with this start and its step.
+        """Return `config` with this warm start and its checkpoint's step.
 
         Raises UsageError or CheckpointError if the checkpoint cannot be loaded.
         """

@@ -287,7 +287,7 @@ def outcome(job: Job, latest: LatestTrainer | None = None) -> Message:
 
 
 class Worker(LatestTrainer):
-    """Receives jobs from the pool and trains them. As a callback of these runs, it sends messages to the pool."""
+    """Receives jobs from the pool and trains them. As a callback of each run, it sends messages to the pool."""
 
     def __init__(self, pool: connection.Connection) -> None:
         self._pool = pool

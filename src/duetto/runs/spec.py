@@ -113,7 +113,7 @@ class RunSpec:
         return run_name(self.algorithm, self.label, self.options.seed) if self.name is None else self.name
 
     def config(self) -> Config:
-        """Return the run's config, with values in place of "auto". No run is written.
+        """Return the run's config, with values in place of "auto". This makes no folder.
 
         Raises:
             UsageError: The algorithm, the environment and the options do not fit together.
@@ -263,6 +263,6 @@ def slug(label: str) -> str:
 
 
 def label_of(environment: Any) -> str:
-    """Return an environment's name: its id (a path to a file made absolute), or the name of its class or factory."""
+    """Return an environment's name: its id, in which a file's path is absolute; or the name of its class or factory."""
     label = environments.label_of(environment)
     return user_code.absolute(label) if isinstance(environment, str) else label

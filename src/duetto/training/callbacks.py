@@ -44,7 +44,7 @@ class Callback:
         """
 
     def on_update(self, trainer: Trainer) -> None:
-        """Called once for every update. If one program makes several updates, all their calls come after it."""
+        """Called once for every update. If one program makes several updates, the calls come after the last update."""
 
     def on_evaluation(self, trainer: Trainer) -> None:
         """Called after every evaluation. The result is in `trainer.last_evaluation`, and already in the run's files."""
@@ -138,7 +138,7 @@ class CallbackList:
             self.running -= 1
 
     def state_dict(self) -> State:
-        """Return the callbacks' states by name, including saved states of callbacks that the resume was not given.
+        """Return the callbacks' states by name, including saved states of callbacks that the resumed run lacks.
 
         Raises:
             UsageError: The state of a callback is not plain data.

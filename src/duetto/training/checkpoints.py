@@ -58,7 +58,7 @@ class Resumption:
     Attributes:
         state: The state to load.
         changed: The options that differ from the checkpoint's. The user has accepted the new values.
-        schedules: A sentence if schedules now end at another step; else "".
+        schedules: Text on the new end of schedules, if it changed; else "".
         inexact: Sentences that say why the numbers may differ from those of a run without an interruption.
         notices: Messages for the user.
     """
@@ -199,7 +199,7 @@ def crossed(before: int, now: int, every: int) -> bool:
 
 
 def run_state(config: Config, learner: Learner) -> dict[str, Any]:
-    """Return the part of a checkpoint that describes its run, versions and processor."""
+    """Return the part of a checkpoint that describes the run, package versions and processor."""
     threads = {"threads": str(learner.threads)} if learner.threads else {}  # otherwise the number is unknown
     return {
         "run": {
@@ -216,7 +216,7 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
 def resumption(
     loaded: Loaded, config: Config, folder: Path, components: Components, accept_changes: bool
 ) -> Resumption:
-    """Check a whole checkpoint before loading any part of it, and return how the run continues.
+    """Check a whole checkpoint without loading it into the run; return how the run continues.
 
     Raises:
         UsageError: An option that affects results has changed, and `accept_changes` is false.

@@ -39,7 +39,7 @@ class Source(ABC):
         """
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - a source may have nothing to do
-        """Cut the unfinished episodes, since new ones have started: everywhere, or where `envs` (N,) is True."""
+        """End the running episodes of all environments, or where `envs` (N,) is True, because new episodes start."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:

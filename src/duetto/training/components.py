@@ -32,7 +32,7 @@ AnyMemory = buffers.Replay | buffers.Rollout | buffers.MixedReplay | buffers.Sha
 
 
 class Execution:
-    """Creates environments and replay shards in this process. `ClusterExecution` uses other processes."""
+    """Creates environments in this process, without replay shards. `ClusterExecution` uses other processes."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
         """Create the environments with these `options` of `environments.make`. Warnings go to `notices`.
@@ -193,7 +193,7 @@ class Components:
         return self.stepper.num_envs
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Cut the unfinished episodes, since new ones have started: everywhere, or where `envs` (N,) is True."""
+        """Truncate running episodes of all environments, or where `envs` (N,) is True, because new episodes start."""
         self.memory.interrupt(envs)
         self.collector.interrupt(envs)
 

@@ -1,6 +1,6 @@
 """The trainer for device environments: a compiled JAX program makes the steps and updates.
 
-    a call of the program   runs until metrics, an evaluation or a checkpoint are due, or to the end
+    a call of the program   runs until metrics, evaluation, checkpoint or end are due; at most `DeviceLoop.most_turns`
     between two calls       metrics, evaluations, callbacks and checkpoints, as in any run
 
 The trainer calls the hook `on_step` after each call of the program, and never calls `on_update`. Rollouts are never
@@ -41,7 +41,7 @@ class DeviceMemory(Memory):
         arrays: The arrays of `DeviceReplay`; {} for rollouts.
         rows: Capacity of each environment's ring in steps; 0 for rollouts.
         schedule: Decides how many updates are due; not used with rollouts.
-        number: Number of steps ever stored for each environment.
+        number: Number of vector steps so far.
     """
 
     def __init__(self, spec: Any, num_envs: int, replay: DeviceReplay | None) -> None:

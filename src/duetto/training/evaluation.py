@@ -95,7 +95,7 @@ def evaluate(
 ) -> Evaluation:
     """Run episodes 0 .. episodes-1, several at a time; episode k starts from seed + 100 + k.
 
-    `tell` gets a few words about the progress before each vector step. Logs a warning if no episode ends for very long.
+    Before each vector step, `tell` gets a short text on the progress. Logs a warning if no episode ends for very long.
     """
     started = since = stepper.steps
     returns, lengths, successes = np.zeros(episodes), np.zeros(episodes, np.int64), np.full(episodes, np.nan)
@@ -202,7 +202,7 @@ class Evaluator:
         return self._vec_env
 
     def keep_best(self) -> None:
-        """Remove the parameters of earlier best evaluations. Called after a checkpoint has recorded the best step."""
+        """Remove the saved parameters of all evaluations except the best. Called after a checkpoint has recorded it."""
         if self._best is not None:
             self._store.keep_best(self._best_step)
 

@@ -202,7 +202,7 @@ class RewardScaler:
         self.news: Moments | None = None
 
     def follow(self, moments: Moments) -> None:
-        """Replace the statistics; from now on, also collect statistics of new rewards in `news`."""
+        """Replace the statistics; from now on, also collect statistics of new discounted sums in `news`."""
         self.moments, self.news = moments, initial_moments((), 0.0)
 
     def learn_of(self, news: Moments) -> None:
@@ -225,7 +225,7 @@ class RewardScaler:
         return np.clip(reward / np.sqrt(self.moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
-        """If rewards are scaled when sampled, divide a batch's rewards by max(√(variance + 1e-8), largest / bound)."""
+        """If `sampled`, divide a batch's rewards by max(√(variance + 1e-8), largest / bound); a bound of 0 means ∞."""
         if not self.sampled or isinstance(batch, RolloutBatch):
             return batch
         least = self.largest / self._bound if self._bound else 0.0

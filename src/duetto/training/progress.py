@@ -216,11 +216,11 @@ def spread(values: Sequence[float]) -> str:
 def watched(
     progress: bool, beginning: str
 ) -> Iterator[tuple[ProgressDisplay | None, Callable[[Sequence[Path]], None]]]:
-    """Yield a display for a call in Python, and a function to call at the end with the runs' folders.
+    """Yield the display of `train` or `resume`, and a function to call at the end with the runs' folders.
 
-    The display first shows the text `beginning`, and the function prints the results. The display is None if `progress`
-    is false, or if stdout is neither a terminal nor a notebook. Signals that end a run are raised again after the
-    block, as in `signals.passed_on`.
+    The display first shows the text `beginning`, and the function prints the results. If `progress` is false, or stdout
+    is neither a terminal nor a notebook, the display is None, and the function only logs how to continue after a
+    signal. Signals that end a run are raised again after the block, as in `signals.passed_on`.
     """
     console = Console()
     with signals.passed_on() as came:

@@ -328,8 +328,8 @@ class Trainer:
         functions, in `on_start`.
 
         Raises:
-            UsageError: An environment does not have the attribute; or Duetto cannot reach each of them (on a cluster,
-                in Atari, EnvPool, JAX and your own vector environments).
+            UsageError: An environment does not have the attribute; or Duetto cannot reach single environments (on a
+                cluster, in Atari, EnvPool, JAX and your own vector environments).
             EnvironmentFailedError: An environment rejects the value.
         """
         self.components.set_attr(name, value)
@@ -338,7 +338,7 @@ class Trainer:
     def evaluate(self) -> Evaluation:
         """Evaluate the policy now, record the result, and save the parameters if they are the best so far.
 
-        This calls `on_evaluation`, so do not call it there; read `last_evaluation` instead.
+        This calls `on_evaluation`. Do not call `evaluate` in that hook; read `last_evaluation` instead.
 
         Raises:
             NonFiniteError: Learning has diverged; no file is changed.

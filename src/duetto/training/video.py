@@ -55,7 +55,7 @@ def record(
 
 
 def place(folder: Path, step: int) -> Path:
-    """Return the path of a run's video of this step. Raises DuettoError if the folder is a link."""
+    """Return the path of a run's video of this step. Raises DuettoError if `videos/` is or contains a link."""
     path = folder / "videos" / f"step-{step:012}.mp4"
     safe_open.check_folders([path.parent])
     return path
