@@ -69,7 +69,7 @@ def check_recurrence(kind: type[Algorithm]) -> None:
 def check_acting(kind: type[Algorithm]) -> None:
     """Check that NumPy and PyTorch compute nearly equal actions with the same parameters.
 
-    The actions are those of training and of evaluations. On the first spaces, check JAX as well.
+    The actions are those of training and of evaluations. JAX is checked on the simplest spaces only.
     """
     for cell in ("none", "lstm", "gru") if "recurrent" in kind.options() else ("none",):
         with _trials(kind, recurrent=cell) as trials:
@@ -180,9 +180,9 @@ def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
 
 
 def check_options(kind: type[Algorithm], alternatives: Alternatives | None = None) -> None:
-    """Check for each option that the class adds that another value changes the results of a run, on both frameworks.
+    """Check that each option that the class adds affects a run, and that PyTorch and JAX agree at another value.
 
-    `Algorithm.alternatives` can set the other value.
+    `Algorithm.alternatives` can set this value.
 
     Args:
         kind: The class of the algorithm.

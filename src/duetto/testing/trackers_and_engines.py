@@ -43,7 +43,7 @@ def check_tracker(make: Callable[[], Tracker]) -> None:
 
 
 def check_engine(make: Callable[[], Any]) -> None:
-    """Check a Gymnasium vector environment. Step two objects from `make` with the same seeds and random actions.
+    """Check a Gymnasium vector environment: compare two objects from `make` with the same seeds and random actions.
 
     Raises AssertionError if their results differ, if a step changes an observation that an earlier step returned, or if
     no episode ends. Raises DuettoError for wrong shapes, values that are not finite, and steps that do not match the

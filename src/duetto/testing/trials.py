@@ -157,7 +157,7 @@ Alternatives = Mapping[str, tuple[Any, dict[str, Any]] | None]
 
 
 def alternative(algorithm: Algorithm, name: str, values: Alternatives) -> tuple[Any, dict[str, Any]] | None:
-    """Return another value of an option, and the other options that it needs to have an effect; None: do not try it."""
+    """Return another value of an option, and options without which it has no effect; None to skip the option."""
     hint = get_type_hints(type(algorithm))[name]
     entry = values.get(name, (getattr(algorithm, name), {}))
     if entry is None or hint == CustomNetwork | None:

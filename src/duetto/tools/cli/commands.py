@@ -140,7 +140,7 @@ def export(
     """Write the agent as one graph, from observations to actions in the environment's units.
 
     Duetto runs the graph in the run's environment, and keeps the file only if it acts as the agent does. FILE.json
-    describes its inputs and outputs.
+    describes the inputs and outputs.
     """
     from duetto.runs.run import Run
     from duetto.tools.export.writing import export as write
@@ -164,8 +164,8 @@ def push(
     run: RunFolder,
     repository: Repository,
     checkpoint: Checkpoint = "last",
-    episodes: Annotated[int, Arg("Number of episodes of the evaluation on the card.")] = 10,
-    seed: Annotated[int | None, Arg("Seed of this evaluation; by default the run's.")] = None,
+    episodes: Annotated[int, Arg("Number of evaluation episodes for the model card.")] = 10,
+    seed: Annotated[int | None, Arg("Seed of the evaluation; by default the run's.")] = None,
     video: Annotated[bool, Arg("Record an episode.")] = True,
     memory: Annotated[Flag, Arg("Send the replay buffer, for an exact resume.")] = False,
     private: Annotated[Flag, Arg("Make a new repository private.")] = False,

@@ -30,7 +30,7 @@ from duetto.training.evaluation import PARALLEL, SEED_OFFSET, check_same_spaces
 from duetto.training.progress_lines import working
 from duetto.training.video import record as record_video
 
-_EXPERT = "The folder of a run, which acts without exploration, or a class such as those in examples/experts."
+_EXPERT = "A run's folder (the agent acts without exploration), or a class such as those in examples/experts."
 
 
 def main(arguments: list[str]) -> None:
@@ -190,8 +190,8 @@ def import_(
     Actions of Box spaces are mapped to [-1, 1], the range of an agent's actions. If the options of an Atari game
     clip rewards or take their logarithm, the import does the same with the dataset's rewards.
 
-    Minari and HDF5 read the dataset in a process with a memory limit. This does not protect you from a malicious
-    dataset: --trust states that you trust its author.
+    Minari and HDF5 read the dataset in a process with a memory limit (on Linux). This does not protect you from a
+    malicious dataset: --trust states that you trust its author.
     """
     environment, kwargs = user_code.absolute(environment), parse_options(environment_options)
     envs = environments.make_eval(environment, kwargs=kwargs)

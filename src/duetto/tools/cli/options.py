@@ -26,7 +26,7 @@ Checkpoint = Annotated[str, Arg("The checkpoint: last, best, or a step.", "last|
 Metric = Annotated[str, Arg("A column of evaluations.csv or a key of metrics.jsonl.", "NAME")]
 Json = Annotated[Flag, Arg("Print a JSON object on stdout instead of text.")]
 Quiet = Annotated[Flag, Arg("Print only warnings and errors.")]
-Trust = Annotated[Flag, Arg("Run Python code that is named in another user's folder.")]
+Trust = Annotated[Flag, Arg("Run Python code that another user's folder refers to.")]
 Seeds = Annotated[str, Arg("Train several seeds, each as its own run: 0-4 or 0,3,9; 5 means 0-4.", "SEEDS")]
 PresetName = Annotated[str | None, Arg("Named hyperparameters (duetto list presets), or FILE.yaml.", "PRESET")]
 

@@ -14,7 +14,7 @@ from duetto.errors import escaped
 
 
 def show_cursor() -> None:
-    """Show the terminal's cursor, which a live display hides. The display may also have replaced `sys.stdout`."""
+    """Show the terminal's cursor, which a live display hides, even if the display has replaced `sys.stdout`."""
     for stream in (sys.__stdout__, sys.__stderr__) if "rich.live" in sys.modules else ():
         with suppress(OSError, ValueError):
             if stream and stream.isatty():
@@ -22,7 +22,7 @@ def show_cursor() -> None:
 
 
 def print_error(text: str) -> None:
-    """Print an error on stderr. A terminal gets lines that break between words."""
+    """Print an error on stderr. On a terminal, wrap its lines between words."""
     lines = f"duetto: {text}".split("\n")
     print("\n".join(map(wrapped, lines) if sys.stderr.isatty() else lines), file=sys.stderr)
 

@@ -1,6 +1,6 @@
 """Parse options with argparse: option groups, a short and a full help, one-line errors.
 
-The result has only the options on the command line. The values of all other options come from presets or a config.
+The result has only the options on the command line. Presets, a config or a function's defaults set other options.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ TRAIN: Options = {
         "stop_at_return": shared.StopAtReturn,
         "time_limit": shared.TimeLimit,
         "dry_run": Annotated[Flag, Arg("Print the configuration and stop.")],
-        "trust": Annotated[Flag, Arg("With --config or --from: run Python code named in another user's folder.")],
+        "trust": Annotated[Flag, Arg("With --config or --from: run Python code that another user's folder refers to.")],
     },
     "evaluation and logging": {"video_every": shared.VideoEvery, "track": shared.Track},
     "cluster": shared.CLUSTER,

@@ -51,7 +51,7 @@ class Graph:
     Attributes:
         action_dtypes: The dtypes of the environment's actions, by part.
         carries: Shapes of the acting networks' carry (hidden state), by name; empty without recurrence.
-        moments: Statistics that scale observations, by part.
+        moments: Statistics of the observation's scaled parts, by part.
     """
 
     algorithm: Algorithm
@@ -90,7 +90,7 @@ class Graph:
 
     @property
     def outputs(self) -> list[Port]:
-        """The outputs in order: the action's parts, then a recurrent agent's inputs of the next step."""
+        """The outputs in order: the action's parts; if recurrent, `previous_action` and the carry of the next step."""
         about = "as the environment takes it"
         actions = [
             self._port(

@@ -53,7 +53,7 @@ def export(
     Args:
         run: A run, or its folder.
         format: "onnx" for ONNX Runtime, "torch" for `torch.export.load`, "jax" for `jax.export.deserialize`.
-        output: The file; by default `agent` with the format's ending in the run's folder.
+        output: The file; by default `agent.onnx`, `agent.pt2` or `agent.stablehlo` in the run's folder.
         checkpoint: "last", "best" or a step.
 
     Returns:
@@ -171,7 +171,7 @@ def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, s
     range), and the number of discrete actions that differ.
 
     Raises:
-        DuettoError: More than the share TIES of discrete actions differ, or a continuous one by more than LARGEST.
+        DuettoError: The share of discrete actions that differ is above TIES, or the largest difference above LARGEST.
     """
     dtypes = {name: np.dtype(dtype) for name, dtype in graph.action_dtypes.items()}
     units = ActionMap(to_gymnasium(graph.action, dtypes.get(""), dtypes))

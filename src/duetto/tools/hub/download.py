@@ -43,7 +43,7 @@ def pull(
     algorithm: type[Algorithm] | None = None,
     trust: bool = False,
 ) -> Run:
-    """Fetch a run from the Hub into a new folder. No code in it is run (see SECURITY.md).
+    """Fetch a run from the Hub into a new folder. No code from it is executed (see SECURITY.md).
 
     Args:
         repository: "user/name".
@@ -54,7 +54,7 @@ def pull(
     Raises:
         UsageError: The repository is missing, contains no run or is too large, or `output` exists. Or the run needs
             `networks` or `algorithm`: then the error names them, and the fetched folder stays.
-        DuettoError: The server refuses, fails, or sends something other than it lists. Then no file is left.
+        DuettoError: The server refuses or fails, or files are damaged or not as listed. Then no file is left.
     """
     pulled = fetch(repository, output, at_most=at_most)
     run = Run(pulled.path, networks=networks, trust=trust, algorithm=algorithm)

@@ -75,7 +75,7 @@ def push(
 
     Raises:
         UsageError: A mistake in the call, no token, or a repository that contains something other than a run.
-        DuettoError: The server refuses or fails. Then the repository is unchanged; a new one may be empty.
+        DuettoError: The server refuses or fails. An existing repository is unchanged; a new repository may be empty.
     """
     file_rules.check_repository(repository)
     run = run if isinstance(run, Run) else Run(run)

@@ -47,7 +47,7 @@ class Curve:
 
 
 def curves(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Curve]:
-    """Return the curves of `runs`, folders of runs, grouped as `groups` does."""
+    """Return the curves of the runs in the folders `runs`, grouped as `groups` does."""
     return [curve(group, metric) for group in groups(runs, metric)]
 
 

@@ -74,7 +74,7 @@ class Recorded:
         return str(self.folder)
 
     def series(self, metric: str) -> Series:
-        """Return a metric by step, from the first log that has it.
+        """Return a metric by step, from `evaluations.csv` or else from `metrics.jsonl`.
 
         If a run has no evaluations, "mean_return" gives the returns of training episodes.
 

@@ -155,7 +155,7 @@ def short(value: object, most: int = LONGEST) -> str:
 
 
 def results(curves: Sequence[Curve]) -> list[list[object]]:
-    """Return a row for each curve: its interquartile mean at the last step, the interval, and the highest mean."""
+    """Return a row per curve: label, environment, seeds, last step, interquartile mean, interval, highest mean."""
     rows: list[list[object]] = []
     for each in curves:
         middle, low, high = each.last()

@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """The result of an algorithm in an environment, at the last evaluation that all of its complete seeds have."""
+    """The result of an algorithm in an environment, at the last evaluation that all of its complete runs have."""
 
     name: str  # the name of the runs' folders without the seed
     label: str  # the label of the curve
@@ -114,14 +114,14 @@ def sweep(
 
     Args:
         algorithms: One algorithm, a list, or a mapping from names to algorithms. An algorithm is a name, a class or an
-            object as in `duetto.train` or, in a list or mapping, a mapping with the keys `algorithm` and option names.
+            object as in `duetto.train`; in a list or mapping, it may have options: `{"algorithm": "td3", "tau": 0.01}`.
         environments: An id, a picklable function that makes environments, or a list of these.
         seeds: A number of seeds, such as 3 for 0, 1 and 2; or the seeds: "3-7", [0, 3, 9].
         jobs: Number of runs that train at the same time.
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
         progress: Show the progress on a terminal or in a notebook, as the command line does.
         options: `preset`, `environment_options`, `track`, fields of `RunOptions`, and hyperparameters (not with an
-            algorithm object). The options in an algorithm's mapping take precedence.
+            algorithm object). An algorithm's own options take precedence.
 
     Raises:
         UsageError: A mistake in the call, before anything starts; or a run exists that was started with other options.

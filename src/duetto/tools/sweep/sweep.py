@@ -54,7 +54,7 @@ class PlannedRun:
     """One run of a sweep, and its progress.
 
     Attributes:
-        job: The description of the run that its process receives.
+        job: The run's description, which its process receives.
         state: The run's state; "working" or "stopping" while a process of this sweep trains it.
         step: The last known step.
         mean_return: The mean return of the last evaluation.

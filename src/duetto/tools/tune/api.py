@@ -119,7 +119,7 @@ def tune(
 
     Raises:
         UsageError: A mistake in the call, before anything is written; or the folder belongs to another study.
-        DuettoError: No trial is complete.
+        DuettoError: All trials ended and none is complete, or an obstacle such as a full disk stops the study.
     """
     own = [argument for argument, kind in signature(tune).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
     spec = RunSpec.of(algorithm, environment, preset, environment_options, options, caller="tune", arguments=own)
@@ -189,7 +189,7 @@ def _read_search(path: str | Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------- results
 def results_of(study: Study) -> TuneResult:
-    """Write a study's table and preset, and return its results. Raise DuettoError if no trial is complete."""
+    """Write a study's table and preset; return its results. Raise DuettoError if it ended and no trial is complete."""
     plan, folder, trials = study.plan, study.folder, study.sampler.trials()
     _write_table(folder, trials)
     best, runs, preset = best_of(trials), (), None

@@ -10,7 +10,7 @@ The table lists types, each with a current value and the range or choices:
 
 A search file and an algorithm's `option_table` may override this table, in one of these forms:
 
-    {low, high}, with log: true    a range
+    {low, high, log: true}         a logarithmic range; without log, it is linear
     {factor: 4}                    a quarter of the current value to four times
     {factor: 4, step: doubling}    in this range, only the current value times powers of 2
     {choices: [...]}               these values
