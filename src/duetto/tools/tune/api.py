@@ -136,7 +136,7 @@ def planned_study(
     fixed: frozenset[str] = frozenset(),
     prune: bool = True,
 ) -> Plan:
-    """Return the settings of a study for `conduct`. No run is written. Raises UsageError as `tune` does.
+    """Return the settings of a study for `conduct`; no folder is made. Raises UsageError as `tune` does.
 
     Args:
         spec: A run with the options at the center of the search. Its seed is the seed of the search.
