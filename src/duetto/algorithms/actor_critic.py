@@ -42,7 +42,7 @@ class ActorCritic(OffPolicy):
     """Options of every off-policy actor-critic."""
 
     hindsight: Literal["none", "future", "final", "episode"] = "none"
-    """Replace goals by ones reached in the episode: from the step on (future), at the end (final), any (episode)."""
+    """Replace goals by goals reached in the episode: from this step on (future), at the end (final), any (episode)."""
     hindsight_share: Fraction = 0.8
     """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
@@ -211,7 +211,7 @@ class ActorCritic(OffPolicy):
         }
 
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:
-        """Return Adam with this learning rate, and the options that all optimizers share."""
+        """Return Adam with these values; its other options are the same for all networks."""
         shared = (self.learning_rate_decay, self.learning_rate_final, self.max_grad_norm)
         return OptimizerSpec(learning_rate, *shared, weight_decay, self.decoupled_weight_decay)
 
@@ -267,8 +267,8 @@ def categorical_loss(
         value_range: The lowest and the highest of the fixed returns.
 
     Returns:
-        The loss and its metrics: the critics' values "q", the mean "target", the new priorities, and "clipped", the
-        probability of returns y_j outside of the range.
+        The loss and its metrics: the critics' values "q", the target's mean "target", the new priorities, and
+        "clipped", the probability of returns y_j outside of the range.
     """
     xp, (low, high) = array_namespace(logits), value_range
     p = stop_gradient(categorical.lowest_critic(stop_gradient(next_logits), low, high))  # (B, n)

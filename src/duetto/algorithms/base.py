@@ -106,7 +106,7 @@ class SequenceBatch(NamedTuple):
     one_step: OneStep | None = None  # if the buffer's spec has `one_step`
 
     def first_step(self) -> tuple[Array, Array, SequenceInput]:
-        """Return one-step rewards and discounts (B, L), and `obs` with network outputs one step after each step."""
+        """Return one-step rewards and discounts (B, L), and `obs` with `query_steps` one step after each step."""
         if self.one_step is None:
             return self.reward, self.discount, self.next_obs
         return self.one_step.reward, self.one_step.discount, self.obs._replace(query_steps=self.one_step.ahead)
@@ -118,7 +118,7 @@ class SequenceBatch(NamedTuple):
 
     @property
     def next_obs(self) -> SequenceInput:
-        """The same sequences as `obs`, with network outputs at the positions `ahead`."""
+        """The same sequences as `obs`, with `ahead` as `query_steps` (the positions of network outputs)."""
         return self.obs._replace(query_steps=self.ahead)
 
     def mean(self, x: Array) -> Array:
@@ -178,7 +178,7 @@ class StoredSpec:
     on_policy: ClassVar[bool] = False
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
-        """Return the earliest step of an update, and the options that determine it, for messages.
+        """Return the step of the earliest possible update, and the options that determine it, for messages.
 
         With recurrent layers, the first update can be later, because it also waits for a complete sequence.
         """
@@ -355,8 +355,8 @@ class Algorithm(Options):
         """Draw the random numbers of an update, which `update` gets as `noise`.
 
         Returns:
-            A NumPy float32 array, or a (named) tuple or dict of arrays. Create new arrays at each call, because a
-            learner may read them after the next call.
+            A NumPy float32 array, or a (named) tuple or dict of arrays. They must be new at each call, because a
+            learner may still read the arrays of earlier calls.
         """
         return ()
 
@@ -392,8 +392,8 @@ class Algorithm(Options):
             noise: (N, ...), drawn by the explorer; None for deterministic actions.
 
         Returns:
-            (N, A) in [-1, 1] for a Box, later scaled to the Box's bounds; (N,) integers for Discrete, (N, n) for
-            MultiDiscrete; for a Dict (N, columns), the concatenated parts.
+            (N, A) for a Box, later scaled from [-1, 1] to the Box's bounds and clipped to them; (N,) integers for
+            Discrete, (N, n) for MultiDiscrete; for a Dict (N, columns), the concatenated parts.
         """
         raise NotImplementedError
 

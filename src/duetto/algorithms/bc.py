@@ -40,7 +40,7 @@ class BC(R2D2):
     pretraining_updates: CountOrZero = 0
     """Updates from demonstrations before the first step."""
     learning_starts: CountOrZero = 0
-    """Steps before the first update; BC does not learn from these steps."""
+    """Steps before the first update; BC never learns from the agent's steps."""
     prioritized: bool = False
     """Sample items with larger losses more often."""
 

@@ -71,7 +71,7 @@ class CrossQ(SAC):
         return squared_loss(batch, q, target)
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
-        """Return mean(α log π(a|s) - min Q(s, a)) for new actions a; batch norms use running statistics."""
+        """Return mean(α log π(a|s) - min Q(s, a)) for new actions a; the critics use running statistics."""
         return self.loss_of_policy(nets, batch, nets.actor(batch.obs, train=True), noise)
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:

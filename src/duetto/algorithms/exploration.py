@@ -57,7 +57,7 @@ class Exploration:
         return np.zeros(0)
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """Draw noise and its next state, in NumPy or JAX. `schedule` is the result of the method `schedule`."""
+        """Return noise and the next state, in NumPy or JAX. `schedule` is the result of the method `schedule`."""
         raise NotImplementedError
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
@@ -82,7 +82,7 @@ class PolicySampling(Exploration):
     stochastic_evaluation: bool = False
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """Draw noise (N, action.size): standard normal for Boxes, also in a Dict, else Gumbel."""
+        """Draw noise (N, action.size): standard normal for continuous numbers, Gumbel for discrete choices."""
         return sampling_noise(action, random, (len(state),)), state
 
     @override
@@ -102,7 +102,7 @@ class RepeatedSampling(PolicySampling):
     most: int = 16
 
     def state_size(self, action: Space) -> int:
-        """Return the number of columns of the state: the noise, plus one for the steps that still use this noise."""
+        """Return the number of columns of the state: the noise, and a column with its remaining number of steps."""
         return action.size + 1
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
@@ -173,7 +173,7 @@ class EpsilonGreedy(Exploration):
     of: int = 0  # number of environments in the run; 0 if this process has all of them
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
-        """Return an actor's exploration. An environment's ε depends on its number in the whole run."""
+        """Return the exploration for a cluster's actor. A ladder's ε depends on an environment's number in the run."""
         return replace(self, first=first, of=num_envs)
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:

@@ -97,9 +97,10 @@ class FlashSAC(SAC):
         return alpha * stop_gradient(-batch.mean(log_prob) - target), {"temperature": alpha}
 
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
-        """Return the mean cross-entropy with the target of the lower target critic (Bellemare et al., 2017).
+        """Return the mean cross-entropy with the target (Bellemare et al., 2017).
 
-        Critics and target critics each process (s, a) and (s', a') in one pass.
+        The target critic with the lower mean gives the target. Critics and target critics each process (s, a) and
+        (s', a') in one pass.
         """
         xp, size = array_namespace(batch.reward), len(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)

@@ -32,7 +32,7 @@ from duetto.networks.specs import CustomNetwork
 # ---------------------------------------------------------------------------------------------------- bounds
 @dataclass(frozen=True)
 class Bounds:
-    """The closed range of a number, or of every number of a tuple."""
+    """The range of a number, or of every number of a tuple, including its ends; `above` excludes `low`."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -222,7 +222,7 @@ class Options:
 
     @classmethod
     def declared_searches(cls) -> Mapping[str, Search]:
-        """Return each option's search unless it is "auto"; None: `duetto tune` does not search it by default."""
+        """Return all searches except "auto", by option. `duetto tune` does not search options with None by default."""
         table = cls.declared_options().items()
         searches: dict[str, Search] = {name: entry.search if entry.is_enabled(cls) else None for name, entry in table}
         return {name: search for name, search in searches.items() if search != "auto"}

@@ -4,7 +4,7 @@
                  R2D2's n-step loss                      the only loss of the paper (preset `paper`)
                  + DQfD's one-step and margin loss       on R2D2's value scale h (preset `di-engine`, default)
     priority     η max_t e_t + (1 - η) mean_t e_t, as in R2D2, with e_t = λₙ|δₙ| + λ₁|δ₁| (n-step and one-step error);
-                 demonstrations and the agent's sequences have separate trees
+                 demonstrations and the agent's sequences have separate sum trees
 
 The facts that define R2D3:
 

@@ -90,7 +90,7 @@ class SAC(ActorCritic):
         return self.loss_of_policy(nets, batch, nets.actor(batch.obs), noise)
 
     def loss_of_policy(self, nets: Any, batch: Batch, policy: SquashedGaussian, noise: Array) -> LossAndInfo:
-        """Return the actor's loss. `policy` is its distribution over actions (B, A) at the batch's observations."""
+        """Return the actor's loss. `policy` is the actor's distribution over actions (B, A) at `batch.obs`."""
         xp = array_namespace(batch.reward)
         action, log_prob = policy.sample_and_log_prob(noise)
         q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
@@ -113,7 +113,7 @@ class SAC(ActorCritic):
         self.track_targets(learner)
 
     def draw(self, random: np.random.Generator, batch: Batch) -> ActionNoisePair:
-        """Draw standard normal noise for this action and the next one."""
+        """Draw standard normal noise for the actions sampled in s and in s'."""
         return ActionNoisePair(
             *(random.standard_normal(batch.action.shape, dtype=np.float32) for _ in ActionNoisePair._fields)
         )
@@ -149,5 +149,5 @@ class SAC(ActorCritic):
         return super().optimizers() | temperature
 
     def targets(self) -> dict[str, str]:
-        """Return a target for the critics only."""
+        """Return only the critics' target network, mapped to the critics."""
         return {"target_critic": "critic"}

@@ -47,7 +47,7 @@ def scatter_add(index: Any, values: Any) -> Any:
 
 
 def concat(one: Any, other: Any) -> Any:
-    """Concatenate the rows of two trees: arrays (B, ...) and (C, ...) to (B + C, ...)."""
+    """Concatenate two trees of arrays along the first axis: (B, ...) and (C, ...) to (B + C, ...)."""
     return tree_map_many(lambda both: array_namespace(both[0]).concat(both, axis=0), [one, other])
 
 

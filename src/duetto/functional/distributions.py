@@ -156,7 +156,7 @@ class SquashedGaussian(NamedTuple):
     def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
         """Return actions (..., A) and their log-densities (...), exact even near ±1.
 
-        With u before tanh, log(1 - tanh² u) is computed as 2 (log 2 - u - softplus(-2 u)), which stays finite.
+        For the value u before tanh, log(1 - tanh² u) is computed as 2 (log 2 - u - softplus(-2 u)), which is finite.
         """
         gaussian = DiagonalGaussian(*self)
         before = gaussian.sample(noise)

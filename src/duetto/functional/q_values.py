@@ -69,7 +69,7 @@ def large_margin(q: Any, expert_action: Any, margin: float) -> Any:
 def rescale(x: Any, epsilon: float) -> Any:
     """Return `h(x) = sign(x) (√(|x| + 1) - 1) + ε x` (Pohlen et al., 2018, arXiv:1805.11593; R2D2 has ε = 0.001).
 
-    x and h(x) are (...). The code computes the equal `x / (√(|x| + 1) + 1) + ε x`, which loses no digits near 0.
+    x and h(x) are (...). The code computes h(x) as `x / (√(|x| + 1) + 1) + ε x`, which loses no digits near 0.
     """
     xp = array_namespace(x)
     return x / (xp.sqrt(xp.abs(x) + 1.0) + 1.0) + epsilon * x

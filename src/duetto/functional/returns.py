@@ -113,7 +113,7 @@ def generalized_advantages(
 def explained_variance(value: Any, returns: Any) -> Any:
     """Return the explained variance 1 - Var(R - V) / Var(R), a scalar, as in OpenAI Baselines.
 
-    It is 1 if the values V predict the returns R perfectly; 0 if V or R is constant; below 0 if V is worse.
+    It is 1 if the values V predict the returns R perfectly; 0 if V or R is constant; negative if a constant is better.
     """
     xp = array_namespace(returns)
     spread = xp.var(returns)

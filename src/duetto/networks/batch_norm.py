@@ -42,7 +42,7 @@ def moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def updated_stats(values: Values, name: str, mean: Array, variance: Array) -> dict[str, Array]:
-    """Return the running statistics of the norm `name`, by name, after a batch with this mean and variance."""
+    """Return a dict of the norm `name`'s running statistics after a batch with this mean and variance."""
     after = {
         f"{name}.{kind}": MOMENTUM * values[f"{name}.{kind}"] + (1 - MOMENTUM) * batch
         for kind, batch in (("mean", mean), ("variance", variance))

@@ -127,7 +127,7 @@ class SquashedGaussianHead(HiddenHead):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Means, then log-stds."""
+        """(2 A,): means, then log-stds."""
         return (2 * self.action,)
 
     def interpret(self, output: Array) -> SquashedGaussian:
@@ -233,7 +233,7 @@ class StateValueHead(Head):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """A number."""
+        """(), because a row is a number."""
         return ()
 
     def stacks(self, width: int) -> list[Stack]:
@@ -280,9 +280,9 @@ def distribution(action: Space, parameters: Any, log_std: Any = None) -> Distrib
 
 
 def sampling_noise(action: Space, random: Any, shape: tuple[int, ...]) -> Any:
-    """Draw noise (*shape, action.size) float32 for a `sample`: normal for Boxes, also in a Dict, else Gumbel.
+    """Draw noise (*shape, action.size) float32: standard normal for continuous numbers, Gumbel for discrete choices.
 
-    `random` is a NumPy generator, or another one with the same methods (`learners.jax_random`).
+    The noise is for distributions' `sample`. `random` is a NumPy generator or has its methods (`learners.jax_random`).
     """
     if isinstance(action, Dict):
         parts = [sampling_noise(part, random, shape) for _, part in action.parts]

@@ -68,7 +68,7 @@ class SequenceInput(NamedTuple):
     query_steps: Array | None  # (B, T) int in 0 .. S-1; None while acting: S = 1, and outputs have no time axis
 
     def within(self, prefix: str) -> SequenceInput:
-        """Return the sequences with the hidden states whose names start with `prefix`; remove this prefix."""
+        """Return the sequences with only the hidden states whose names start with `prefix`, named without it."""
         carry = {name.removeprefix(prefix): part for name, part in self.carry.items() if name.startswith(prefix)}
         return self._replace(carry=carry)
 
@@ -313,7 +313,7 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
 
 
 def join(x: Array, joined: Any) -> Array:
-    """Concatenate x and the action `joined`, which all members of an ensemble share. If it is None, return x."""
+    """Concatenate x and the action `joined`, which all members of an ensemble share. If `joined` is None, return x."""
     if joined is None:
         return x
     xp = array_namespace(x)

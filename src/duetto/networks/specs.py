@@ -1,8 +1,8 @@
 """Networks as data. PyTorch and JAX build the same network from a spec, with the same initial values.
 
 A `Torso` turns an observation into features. A head turns features, and in critics also an action, into outputs. Both
-consist of convolutions and the layers in `layers`. Each framework implements only the operations of these layers
-(`torch_layers`, `jax_layers`, `numpy_layers`). `network.Network` computes all networks.
+consist of the layers in `layers`, a torso also of convolutions. Each framework implements only the operations of these
+layers (`torch_layers`, `jax_layers`, `numpy_layers`). `network.Network` computes all networks.
 
     an actor                 NetworkSpec(Torso(observation), DeterministicHead(2, hidden=(256, 256)))
     twin critics             NetworkSpec(Torso(observation), CriticHead(action=2, hidden=(256, 256)), members=2)
@@ -113,7 +113,7 @@ class Torso:
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A torso and one head, or several heads, whose outputs form a tuple. With several, see `shared`."""
+    """A torso and one head, or several heads, whose outputs form a tuple. `shared`: whether the heads share a torso."""
 
     torso: Torso
     head: Head | tuple[Head, ...]

@@ -121,7 +121,7 @@ def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> Tenso
 
 
 def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int, factor: float) -> Tensor:
-    """Return ReLU of the convolution of factor · x. `factor` scales the weights, which are smaller than x."""
+    """Return ReLU of the convolution of factor · x. `factor` scales the weights, a smaller array than x."""
     weight = weight if factor == 1 else weight * factor
     return torch.relu(F.conv2d(x, weight, bias, stride=stride))
 
