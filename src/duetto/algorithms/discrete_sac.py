@@ -56,7 +56,7 @@ class DiscreteSAC(SAC):
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> LossAndInfo:
-        """Return the mean squared soft TD error, in expectation over next actions (equations 10, 12)."""
+        """Return the mean squared soft TD error, in expectation over next actions (equations 4, 10)."""
         xp = array_namespace(batch.reward)
         log_probs = nets.actor(batch.next_obs).log_probs  # (B, n)
         soft_q = xp.min(nets.target_critic(batch.next_obs), axis=0) - xp.exp(nets.log_alpha) * log_probs

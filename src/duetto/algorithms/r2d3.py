@@ -29,7 +29,7 @@ class R2D3(R2D2, DQfD):
     """R2D3 (Paine et al., 2019, arXiv:1909.01387): R2D2's network, memory and exploration, DQfD's losses.
 
     By default, losses, sequence lengths, the share of demonstrations and weight decay are as in DI-engine; all other
-    options are as in R2D2. The preset `di-engine` has all of DI-engine's settings. The paper uses only the n-step loss,
+    options are as in R2D2. The preset `di-engine` follows DI-engine's settings. The paper uses only the n-step loss,
     and the preset `paper` turns the one-step and the margin loss off.
     """
 
