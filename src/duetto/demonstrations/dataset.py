@@ -52,8 +52,9 @@ def decode_metadata(content: Mapping[str, Any]) -> Metadata:
         ValueError, LookupError, TypeError, AttributeError, CheckpointError: The values are invalid.
     """
     state_schema.check(content, _METADATA, MANIFEST)
-    fields = {name: content[name] for name in _METADATA}
-    return Metadata(**fields, **{name: spaces.from_json(content[name]) for name in _SPACES})
+    fields: dict[str, Any] = {name: content[name] for name in _METADATA}
+    fields |= {name: spaces.from_json(content[name]) for name in _SPACES}
+    return Metadata(**fields)
 
 
 # ------------------------------------------------------------------------------------------------ write
