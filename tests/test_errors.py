@@ -30,6 +30,6 @@ def test_long_list_of_items_is_shortened():
 
 def test_differences_of_two_configurations_are_named():
     before, now = flat({"a": 1, "b": {"c": "x", "d": (1, 2)}}), flat({"a": 2, "b": {"c": "y", "d": [1, 2]}})
-    assert dict_diff(before, now, ignore=["a"]) == {"b.c": ('"x"', '"y"')}
+    assert dict_diff(before, now) == {"a": ("1", "2"), "b.c": ('"x"', '"y"')}
     assert sentence(dict_diff(before, now)) == 'a was 1, is now 2; b.c was "x", is now "y"'
     assert sentence(dict_diff({}, flat(dict.fromkeys("abcdef", 0)))).endswith("; e was null, is now 0 and 1 more")

@@ -15,7 +15,7 @@ from duetto import demonstrations, environments
 from duetto.demonstrations import Demonstration, Metadata
 from duetto.networks.spaces import Box, Discrete
 from duetto.storage import signing
-from duetto.storage.manifest import seal, unseal
+from duetto.storage.manifest import read_sealed, seal
 
 TASK = "MiniGrid-Empty-5x5-v0"
 EXPERTS = Path(__file__).parents[2] / "examples" / "experts"
@@ -213,7 +213,7 @@ def test_inspect_refuses_video_if_the_replay_differs(duetto: Command, recorded: 
 
 def change_manifest(**changes: Any) -> None:
     """Change the manifest and correct its checksum, as an attacker can."""
-    content = unseal(Path("demos/manifest.json").read_bytes())
+    content = read_sealed(Path("demos/manifest.json"))
     Path("demos/manifest.json").write_bytes(seal(content | changes))
 
 

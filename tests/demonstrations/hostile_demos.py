@@ -14,7 +14,7 @@ from demo_cases import description, episode
 from duetto import demonstrations
 from duetto.demonstrations import Demonstration, import_minari, minari_datasets
 from duetto.networks.spaces import Box, Discrete
-from duetto.storage.manifest import FileRecord, seal, unseal
+from duetto.storage.manifest import FileRecord, read_sealed, seal
 from duetto.storage.tree_codec import decode_arrays, encode_arrays
 
 OBSERVED, ACTED = Box((5,), "uint8", (0.0,), (255.0,)), Discrete(7)
@@ -40,7 +40,7 @@ def export_as_minari(folder: Path) -> Path:
 
 def change_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     """Change the manifest and update its checksum, as anyone can."""
-    content = unseal((folder / "manifest.json").read_bytes())
+    content = read_sealed(folder / "manifest.json")
     change(content)
     (folder / "manifest.json").write_bytes(seal(content))
 

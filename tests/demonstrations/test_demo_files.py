@@ -110,6 +110,17 @@ def test_overwrite_refuses_folders_of_other_files(tmp_path: Path):
     assert names_in(tmp_path / "thesis") == ["chapter.tex", "manifest.json"]
 
 
+def test_overwrite_keeps_a_file_that_appears_while_recording(tmp_path: Path):
+    def episodes() -> Iterator[Any]:
+        yield episode()
+        (tmp_path / "demos").write_text("mine")
+
+    with pytest.raises(DuettoError, match=r"demos cannot be written: .* Its content is in ") as raised:
+        demonstrations.save(tmp_path / "demos", description(), episodes(), overwrite=True)
+    assert (tmp_path / "demos").read_text() == "mine"
+    assert_same_episode(first_episode_named_in(raised.value), episode())
+
+
 def test_saving_no_episodes_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="nothing to write"):
         demonstrations.save(tmp_path / "demos", description(), [])

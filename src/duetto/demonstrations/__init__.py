@@ -12,7 +12,6 @@ from duetto.demonstrations.dataset import Writer, check_free, load, save, writer
 from duetto.demonstrations.minari_datasets import export_minari, import_minari
 from duetto.demonstrations.recording import EpisodePlayer, Expert, RecordedGame, RecordingEndedError, record
 from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_fits
-from duetto.networks.spaces import spell
 
 __all__ = [
     "Demonstration",
@@ -30,6 +29,5 @@ __all__ = [
     "load",
     "record",
     "save",
-    "spell",
     "writer",
 ]

@@ -11,29 +11,28 @@ changed byte.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from duetto.buffers.episode_storage import unnamed
-from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check, check_actions
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check
 from duetto.errors import DuettoError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf, ListOf, OptionalOf
 from duetto.networks import spaces
 from duetto.storage import atomic_io, manifest, signing
 from duetto.storage.atomic_io import staging_folder
-from duetto.storage.manifest import MANIFEST, FileRecord, file_record, read_sealed, seal
+from duetto.storage.manifest import MANIFEST, SEGMENT_FILE, FileRecord, read_sealed, seal
 from duetto.storage.tree_codec import decode_arrays, encode_arrays
 
 FORMAT, VERSION = "duetto-demonstrations", 1
-FILE = re.compile(r"manifest\.json|segment-\d{12}\.safetensors")
 
+_SPACES = ("observation_space", "action_space")
 _METADATA = {"environment": str, "options": DictOf(ANY), "expert": str, "versions": DictOf(str)}
 _EPISODE = manifest.FILE | {"seed": OptionalOf(int), "part": int, "terminated": bool, "truncated": bool}
 
@@ -42,15 +41,8 @@ _EPISODE = manifest.FILE | {"seed": OptionalOf(int), "part": int, "terminated": 
 def encode_metadata(metadata: Metadata) -> dict[str, Any]:
     """Return the metadata as JSON values, with a signature if the environment's id or options name code."""
     signature = signing.sign(signing.references(metadata.environment, metadata.options))
-    return {
-        "environment": metadata.environment,
-        "options": metadata.options,
-        **({"signature": signature} if signature else {}),
-        "expert": metadata.expert,
-        "observation_space": spaces.to_json(metadata.observation_space),
-        "action_space": spaces.to_json(metadata.action_space),
-        "versions": metadata.versions,
-    }
+    encoded = {name: spaces.to_json(getattr(metadata, name)) for name in _SPACES}
+    return vars(metadata) | encoded | ({"signature": signature} if signature else {})
 
 
 def decode_metadata(content: Mapping[str, Any]) -> Metadata:
@@ -60,10 +52,9 @@ def decode_metadata(content: Mapping[str, Any]) -> Metadata:
         ValueError, LookupError, TypeError, AttributeError, CheckpointError: The values are invalid.
     """
     state_schema.check(content, _METADATA, MANIFEST)
-    observation, action = (spaces.from_json(content[f"{kind}_space"]) for kind in ("observation", "action"))
-    return Metadata(
-        content["environment"], content["options"], content["expert"], observation, action, content["versions"]
-    )
+    fields: dict[str, Any] = {name: content[name] for name in _METADATA}
+    fields |= {name: spaces.from_json(content[name]) for name in _SPACES}
+    return Metadata(**fields)
 
 
 # ------------------------------------------------------------------------------------------------ write
@@ -92,9 +83,10 @@ def writer(path: str | Path, metadata: Metadata, overwrite: bool = False) -> Ite
     """Yield a `Writer` for a temporary folder, which is renamed to `path` at the end, or removed after an error.
 
     Raises:
-        UsageError: The folder exists and may not be overwritten, or no episode was written.
+        UsageError: The folder exists and may not be overwritten, no episode was written, or actions are dicts.
     """
-    check_actions(metadata.action_space)
+    if isinstance(space := metadata.action_space, spaces.Dict):
+        raise UsageError(f"The action space is {space}, but no algorithm learns from demonstrations with Dict actions.")
     path = Path(path).absolute()
     check_free(path, overwrite)
     with staging_folder(path, overwrite) as folder:
@@ -105,8 +97,6 @@ def writer(path: str | Path, metadata: Metadata, overwrite: bool = False) -> Ite
                 raise UsageError("No episode was recorded, so there is nothing to write.")
             header = {"format": FORMAT, "version": VERSION} | encode_metadata(metadata)
             atomic_io.write_file(folder / MANIFEST, seal(header | {"episodes": opened.episodes}))
-            if overwrite:
-                check_free(path, overwrite)
         except OSError as error:
             raise DuettoError(f"The demonstrations {path} cannot be written: {error}.") from error
 
@@ -118,7 +108,7 @@ def check_free(path: Path, overwrite: bool) -> None:
     if not overwrite:
         raise UsageError(f"{path} exists already. Choose another --output, or replace it with --overwrite.")
     there = {child.name for child in path.iterdir()} if path.is_dir() else {""}
-    if there and not (MANIFEST in there and all(FILE.fullmatch(name) for name in there)):
+    if there and not (MANIFEST in there and all(map(SEGMENT_FILE.fullmatch, there - {MANIFEST}))):
         raise UsageError(f"{path} is no dataset, so --overwrite does not replace it. Choose another --output.")
 
 
@@ -170,14 +160,13 @@ def load(path: str | Path) -> Demonstrations:
             raise ValueError(f"{MANIFEST} has the format {content['format']!r}, version {content['version']}")
         metadata, records = decode_metadata(content), content["episodes"]
         state_schema.check(records, ListOf(_EPISODE), MANIFEST)
-        episodes = _StoredEpisodes(path, metadata, records)
-        rows = [(episode.reward.sum(dtype=np.float64), episode.length) for episode in map(episodes.read, records)]
         parts = [record["part"] for record in records]
-        if not rows or any(part not in (0, before + 1) for before, part in zip([-1, *parts], parts, strict=False)):
+        if not parts or any(part not in (0, before + 1) for before, part in zip([-1, *parts], parts, strict=False)):
             raise ValueError("there are no episodes, or the parts of its games are out of order")
     except _DAMAGE as error:
         raise _damaged(path, error) from error
-    returns, lengths = np.array(rows).T
+    episodes = _StoredEpisodes(path, metadata, records)
+    returns, lengths = np.array([(each.reward.sum(dtype=np.float64), each.length) for each in episodes]).T
     terminated, seeds = np.array([record["terminated"] for record in records]), [record["seed"] for record in records]
     found = returns, lengths.astype(np.int64), terminated, seeds, parts
     return Demonstrations(str(path), metadata, episodes, *found, content.get("signature"))
@@ -200,29 +189,21 @@ class _StoredEpisodes(Sequence[Demonstration]):
     def __init__(self, path: Path, metadata: Metadata, records: list[dict[str, Any]]) -> None:
         self._path, self._metadata, self._records = path, metadata, records
 
-    def read(self, record: dict[str, Any]) -> Demonstration:
-        """Read an episode. A damaged one raises ValueError, LookupError, TypeError, UsageError or CheckpointError."""
-        arrays = decode_arrays(file_record(record).read(self._path))
-        ends = record["terminated"], record["truncated"]
-        episode = Demonstration(unnamed("obs", arrays), arrays["action"], arrays["reward"], *ends)
-        check(episode, self._metadata)
-        return episode
-
     def __len__(self) -> int:
         return len(self._records)
 
-    @overload
-    def __getitem__(self, index: int) -> Demonstration: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Demonstration]: ...
-    def __getitem__(self, index: int | slice) -> Demonstration | list[Demonstration]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
         record = self._records[index]
         try:
-            return self.read(record)
+            arrays = decode_arrays(FileRecord(record["name"], record["size"], record["sha256"]).read(self._path))
+            ends = record["terminated"], record["truncated"]
+            episode = Demonstration(unnamed("obs", arrays), arrays["action"], arrays["reward"], *ends)
+            check(episode, self._metadata)
         except _DAMAGE as error:
             raise _damaged(self._path, error) from error
+        return episode
 
 
 def _damaged(path: Path, error: object) -> UsageError:

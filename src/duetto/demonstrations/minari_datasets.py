@@ -29,7 +29,7 @@ from duetto.environments.errors import EnvironmentFault
 from duetto.environments.spaces import CORRECT, Layout
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, spell
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, describe_difference
 from duetto.storage import safe_open
 from duetto.storage.atomic_io import staging_folder
 
@@ -86,8 +86,6 @@ def import_minari(
             said = done.stderr.strip().splitlines()[-1:] if done.returncode == 1 else []
             raise UsageError(f"{folder} cannot be imported ({(said or [memory])[0].rstrip('.')}).")
         load(hidden)
-        if overwrite:
-            check_free(path, overwrite)
 
 
 def _find(source: str) -> Path:
@@ -126,7 +124,13 @@ def convert(folder: Path, output: Path, metadata: Metadata) -> None:
     """Read a dataset with Minari, and write it as demonstrations."""
     check_source(folder)
     storage = minari("dataset.minari_storage").MinariStorage.read(folder)
-    _check_spaces(storage, metadata)
+    for kind in ("observation", "action"):
+        ours, theirs = (getattr(owner, f"{kind}_space") for owner in (metadata, storage))
+        if differing := describe_difference(kind, from_gymnasium(theirs), ours):
+            raise UsageError(
+                f"its {kind} space is {differing[0]}, and the environment's is {differing[1]}. Give the --environment "
+                "that it was recorded in, with the same --environment-options"
+            )
     about, options = storage.metadata, complete_options(metadata.environment, metadata.options)
     learned = options.get("clip_rewards", False), options.get("log_rewards", False)
     expert = f"{about.get('algorithm_name') or 'unknown'} in {about.get('dataset_id', folder)}"
@@ -140,17 +144,6 @@ def convert(folder: Path, output: Path, metadata: Metadata) -> None:
                 opened.add(episode._replace(reward=learned_reward(episode.reward, *learned)), facts.get("seed"))
             except (DuettoError, EnvironmentFault, ValueError, LookupError, TypeError) as error:
                 raise ValueError(f"episode {number}: {str(error).removesuffix(CORRECT)}") from error
-
-
-def _check_spaces(storage: Any, metadata: Metadata) -> None:
-    for kind, bounds in (("observation", False), ("action", True)):
-        ours = spell(getattr(metadata, f"{kind}_space"), bounds=bounds)
-        theirs = spell(from_gymnasium(getattr(storage, f"{kind}_space")), bounds=bounds)
-        if theirs != ours:
-            raise UsageError(
-                f"its {kind} space is {theirs}, and the environment's is {ours}. Give the --environment that it was "
-                "recorded in, with the same --environment-options"
-            )
 
 
 def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap) -> Demonstration:
@@ -204,7 +197,19 @@ def export_minari(demonstrations: Demonstrations, output: str | Path) -> None:
             jpeg_encoding=False,  # Minari's default loses details of images
         )
         for episode, seed in zip(demonstrations.episodes, demonstrations.seeds, strict=True):
-            dataset.update_episodes([buffers.EpisodeBuffer(seed=seed, **_arrays(episode))])
+            ends, obs = np.zeros((2, episode.length), bool), episode.obs
+            ends[:, -1] = episode.terminated, episode.truncated
+            if isinstance(obs, dict):
+                obs = {quote(name, safe=" "): part for name, part in obs.items()}
+            buffer = buffers.EpisodeBuffer(
+                seed=seed,
+                observations=obs,
+                actions=episode.action,
+                rewards=episode.reward,
+                terminations=ends[0],
+                truncations=ends[1],
+            )
+            dataset.update_episodes([buffer])
         dataset.update_metadata(
             {
                 "dataset_id": re.sub(r"[^-\w]+", "-", path.name).strip("-") + "-v0",
@@ -226,22 +231,5 @@ def _stored(space: Space, *, is_action: bool = False) -> Space:
         case MultiDiscrete():
             return MultiDiscrete(space.nvec)
         case Dict():
-            return Dict(cast("Any", tuple((_key(name), _stored(part)) for name, part in space.parts)))
+            return Dict(cast("Any", tuple((quote(name, safe=" "), _stored(part)) for name, part in space.parts)))
     return space
-
-
-def _key(name: str) -> str:
-    return quote(name, safe=" ")
-
-
-def _arrays(episode: Demonstration) -> dict[str, Any]:
-    ends = np.zeros((2, episode.length), bool)
-    ends[:, -1] = episode.terminated, episode.truncated
-    obs = episode.obs
-    return {
-        "observations": {_key(name): part for name, part in obs.items()} if isinstance(obs, dict) else obs,
-        "actions": episode.action,
-        "rewards": episode.reward,
-        "terminations": ends[0],
-        "truncations": ends[1],
-    }

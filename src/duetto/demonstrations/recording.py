@@ -13,7 +13,6 @@ from duetto.environments import Transition, Tree, VecEnv, obs_tree
 from duetto.errors import UsageError
 from duetto.functional.pytree import tree_map, tree_map_many
 from duetto.networks import masks
-from duetto.networks.spaces import Space
 
 MOST_TRIES = 20  # stop if fewer than one of 20 episodes is kept
 
@@ -57,68 +56,39 @@ def record(
     """
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
-    played: dict[int, RecordedGame | None] = {}  # finished games by seed, waiting for lower seeds; None: rejected
-    kept, tried, upcoming = 0, 0, seed
-
-    def more(running: int) -> bool:
-        return kept + running < episodes
-
-    for game in _play(expert, stepper, seed, more):
-        good = keep(game.score)
-        played[game.seed] = game if good else None
-        kept, tried = kept + good, tried + 1
-        if tried >= MOST_TRIES * (kept + 1):
-            raise UsageError(
-                f"Only {kept} of {tried} episodes were good enough to be kept. Relax --minimum-return or "
-                "--only-successes, or use a better expert."
-            )
-        while upcoming in played:
-            ready = played.pop(upcoming)
-            upcoming += 1
-            if ready is not None:
-                yield ready
-
-
-def _play(expert: Expert, stepper: VecEnv, seed: int, more: Callable[[int], bool]) -> Iterator[RecordedGame]:
-    """Yield games as they end. Another game starts only if `more(number of running games)` is True."""
     stepper.reset(seed)
-    upcoming = seed
-    running: dict[int, _Tape] = {}
-    for env in range(stepper.num_envs):
-        if more(len(running)):
-            running[env] = _Tape(upcoming, stepper.action_space)
-            upcoming += 1
+    running = {env: RecordedGame(seed + env, 0.0, []) for env in range(min(stepper.num_envs, episodes))}
+    rows: list[list[tuple[Transition, int]]] = [[] for _ in range(stepper.num_envs)]  # not yet in a demonstration
+    played: dict[int, list[RecordedGame]] = {}  # finished games by seed, waiting for lower seeds; []: rejected
+    kept, tried, upcoming, unused = 0, 0, seed, seed + len(running)
     while running:
         transition, ended = stepper.step(expert(stepper.obs, stepper.starts))
         expert.rewarded(transition.reward, transition.env)
         for row, env in enumerate(transition.env.tolist()):
-            if env in running:
-                running[env].add(transition, row)
+            if env not in running:
+                continue
+            rows[env].append((transition, row))
+            if transition.terminated[row] or transition.truncated[row]:  # with `episodic_life`, also at a lost life
+                running[env].demonstrations.append(_cut(rows[env], *limits(stepper.action_space)))
+                rows[env].clear()
         for episode in ended:
             if episode.env not in running:
                 continue
-            tape = running.pop(episode.env)
-            yield RecordedGame(tape.seed, episode.total_reward, tape.demonstrations)
-            if more(len(running)):
-                stepper.reset_env(episode.env, upcoming)
-                running[episode.env] = _Tape(upcoming, stepper.action_space)
+            game = running.pop(episode.env)._replace(score=episode.total_reward)
+            played[game.seed] = [game] if keep(game.score) else []
+            kept, tried = kept + len(played[game.seed]), tried + 1
+            if tried >= MOST_TRIES * (kept + 1):
+                raise UsageError(
+                    f"Only {kept} of {tried} episodes were good enough to be kept. Relax --minimum-return or "
+                    "--only-successes, or use a better expert."
+                )
+            while upcoming in played:
+                yield from played.pop(upcoming)
                 upcoming += 1
-
-
-class _Tape:
-    """The steps of one environment since the start of its game."""
-
-    def __init__(self, seed: int, action: Space) -> None:
-        self.seed, self._limits = seed, limits(action)
-        self.demonstrations: list[Demonstration] = []
-        self._rows: list[tuple[Transition, int]] = []
-
-    def add(self, transition: Transition, row: int) -> None:
-        """Add a row of a transition. An episode's end, or a lost life with `episodic_life`, ends a demonstration."""
-        self._rows.append((transition, row))
-        if transition.terminated[row] or transition.truncated[row]:
-            self.demonstrations.append(_cut(self._rows, *self._limits))
-            self._rows = []
+            if kept + len(running) < episodes:
+                stepper.reset_env(episode.env, unused)
+                running[episode.env] = RecordedGame(unused, 0.0, [])
+                unused += 1
 
 
 def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) -> Demonstration:
@@ -159,11 +129,9 @@ class EpisodePlayer:
         first = last = number - parts[number]
         while last + 1 < len(parts) and parts[last + 1] == last + 1 - first:
             last += 1
-        episodes = demonstrations.episodes[first : last + 1]
-        self._actions = np.concatenate([episode.action for episode in episodes])
-        self._obs = [
-            {name: part[i] for name, part in obs_tree.parts(episode.obs)}
-            for episode in episodes
+        self._steps = [
+            ([(name, part[i : i + 1]) for name, part in obs_tree.parts(episode.obs)], episode.action[i : i + 1])
+            for episode in demonstrations.episodes[first : last + 1]
             for i in range(episode.length)
         ]
         self._next = 0
@@ -171,12 +139,12 @@ class EpisodePlayer:
     @property
     def finished(self) -> bool:
         """Whether all recorded actions have been returned."""
-        return self._next == len(self._actions)
+        return self._next == len(self._steps)
 
     def __call__(self, obs: Tree) -> np.ndarray:
         """Return the next action (1, ...). Raise UsageError if `obs` (1, ...) differs from the recorded one."""
-        seen = {name: part[0] for name, part in obs_tree.parts(obs)}
-        if self.finished or any(not np.array_equal(seen[name], part) for name, part in self._obs[self._next].items()):
+        seen = dict(obs_tree.parts(obs))
+        if self.finished or any(not np.array_equal(seen[name], part) for name, part in self._steps[self._next][0]):
             raise UsageError(
                 f"{self._where} cannot be replayed: at step {self._next} the environment returns another observation "
                 "than when it was recorded. Its version may differ, or its seed does not determine all its random "
@@ -184,4 +152,4 @@ class EpisodePlayer:
                 "environment, which recorded them, draws other random numbers."
             )
         self._next += 1
-        return self._actions[self._next - 1][None]
+        return self._steps[self._next - 1][1]

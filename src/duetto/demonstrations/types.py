@@ -15,8 +15,6 @@ from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
 from duetto.storage.reproducibility import dict_diff
 
-REAL = Box((), "float32", (-np.inf,), (np.inf,))
-
 
 class Demonstration(NamedTuple):
     """One episode of T >= 1 steps, in the format of a training run's `VecEnv`."""
@@ -73,12 +71,6 @@ class Demonstrations:
         return int(self.lengths.sum())
 
 
-def check_actions(space: Space) -> None:
-    """Raise UsageError for a Dict action space."""
-    if isinstance(space, Dict):
-        raise UsageError(f"The action space is {space}, but no algorithm learns from demonstrations with Dict actions.")
-
-
 def check(episode: Demonstration, metadata: Metadata) -> None:
     """Raise UsageError if an episode is empty, not finite, neither terminated nor truncated, or not in the spaces."""
     steps = len(episode.reward)
@@ -88,7 +80,7 @@ def check(episode: Demonstration, metadata: Metadata) -> None:
         raise UsageError("It is neither terminated nor truncated. Mark an episode that was cut off as truncated.")
     observation, action = metadata.observation_space, metadata.action_space
     parts = named("obs", dict(observation.parts) if isinstance(observation, Dict) else observation)
-    spaces: dict[str, Any] = {**dict(parts), "action": action, "reward": REAL}
+    spaces: dict[str, Any] = {**dict(parts), "action": action, "reward": Box((), "float32", (-np.inf,), (np.inf,))}
     fields, arrays = transition_fields(observation, action), arrays_of(episode)
     if arrays.keys() != spaces.keys():
         raise UsageError(f"It has the arrays {sorted(arrays)}, but its spaces need {sorted(spaces)}.")

@@ -81,11 +81,8 @@ def set_aside(path: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Delete the temporary files in a folder: those of killed processes and of `set_aside`."""
-    if not folder.is_dir():
-        return
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(TEMPORARY):
-            remove(path)
+    for path in sorted(folder.glob(f"{TEMPORARY}*")):
+        remove(path)
 
 
 def remove(path: Path) -> None:
@@ -125,7 +122,7 @@ def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
         raise
     old = folder.with_name(f"{folder.name}.old")
     try:
-        if overwrite and path.exists():
+        if overwrite and path.is_dir():
             path.rename(old)
         folder.rename(path)
         sync_folder(path.parent)
@@ -133,9 +130,8 @@ def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
         if old.exists() and not path.exists():
             old.rename(path)
         raise DuettoError(f"{path} cannot be written: {error.strerror}. Its content is in {folder}.") from error
-    if old.exists():
-        with suppress(OSError):
-            remove(old)
+    with suppress(OSError):
+        remove(old)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import numpy as np
 from duetto.errors import CheckpointError, to_resume
 from duetto.storage import atomic_io, manifest, safe_open
 from duetto.storage.manifest import DamagedError, FileRecord, Manifest, Segment, SegmentRecord
-from duetto.storage.tree_codec import State, decode_tree, encode_arrays, encode_tree
+from duetto.storage.tree_codec import State, decode_arrays, decode_tree, encode_arrays, encode_tree
 
 _FOLDER = re.compile(r"step-(\d{12,})(?:-(\d+))?")
 
@@ -67,7 +67,7 @@ class CheckpointStore:
 
     def path_of(self, step: int) -> Path:
         """Return the folder of a step's newest checkpoint, which need not exist."""
-        return folders(self.folder).get(step, self.folder / folder_name(step))
+        return folders(self.folder).get(step, self.folder / f"step-{step:012}")
 
     def new_path(self, step: int) -> Path:
         """Return an unused folder for a step's next checkpoint, such as `step-000000012000-2`."""
@@ -75,7 +75,7 @@ class CheckpointStore:
         match = _FOLDER.fullmatch(newest.name)
         if match is None or not newest.exists():
             return newest
-        return self.folder / f"{folder_name(step)}-{int(match[2] or 1) + 1}"
+        return self.folder / f"step-{step:012}-{int(match[2] or 1) + 1}"
 
     def save(self, step: int, state: State, segment: Segment | None = None, oldest: np.ndarray | None = None) -> Path:
         """Write a checkpoint and return its folder. It is durable when this returns.
@@ -100,7 +100,7 @@ class CheckpointStore:
         segments = [] if oldest is None else [record for record in self._segments() if record.is_needed(oldest)]
         new_segment: dict[str, bytes] = {}
         if segment is not None and segment["count"].any():
-            name = manifest.segment_name(self._segment_files())
+            name = f"segment-{max(self._segment_files(), default=0) + 1:012}.safetensors"
             new_segment[name] = encode_arrays(segment)
             record = FileRecord.of(name, new_segment[name])
             segments.append(SegmentRecord(record, segment["start"].tolist(), segment["count"].tolist()))
@@ -203,7 +203,8 @@ class CheckpointStore:
                 if older < step:
                     self._history[older] = Manifest.read(folder)
         self._history[step] = description
-        return Loaded(step, state, path, (record.read(self._memory) for record in segments), problems)
+        arrays = (decode_arrays(record.file.read(self._memory)) for record in segments)
+        return Loaded(step, state, path, arrays, problems)
 
     def _segments(self) -> list[SegmentRecord]:
         """Return the segments of the last checkpoint."""
@@ -243,11 +244,13 @@ class CheckpointStore:
         self._remove_others()
         self._sweep()
         needed = {record.file.name for description in self._history.values() for record in description.segments}
-        for name in sorted(self._segment_files() - needed):
-            atomic_io.remove(self._memory / name)
+        for path in sorted(self._segment_files().values()):
+            if path.name not in needed:
+                atomic_io.remove(path)
 
-    def _segment_files(self) -> set[str]:
-        return {path.name for path in self._memory.glob("segment-*") if manifest.SEGMENT_FILE.fullmatch(path.name)}
+    def _segment_files(self) -> dict[int, Path]:
+        matches = [(manifest.SEGMENT_FILE.fullmatch(path.name), path) for path in self._memory.glob("segment-*")]
+        return {int(match[1]): path for match, path in matches if match}
 
     def _best_steps(self) -> list[int]:
         return sorted(int(path.name) for path in self._best.glob("[0-9]*") if path.name.isdecimal())
@@ -259,11 +262,6 @@ def _newest_first(numbers: Callable[[], list[int]]) -> Iterator[int]:
     while untried := [number for number in numbers() if number not in tried]:
         tried.add(untried[-1])
         yield untried[-1]
-
-
-def folder_name(step: int) -> str:
-    """Return the name of a checkpoint's folder."""
-    return f"step-{step:012}"
 
 
 def folders(folder: Path) -> dict[int, Path]:

@@ -228,44 +228,37 @@ class Config:
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
         try:
-            return cls._from_values(_checked(read_yaml(path)), networks or {}, algorithm, trusted)
+            values = _checked(read_yaml(path))
+            fields, environment = dict(values["algorithm"]), values["environment"]
+            name, origin = fields.pop("name"), fields.pop("from", None)
+            origin = Origin.from_dict(origin) if origin else None
+            file = environment["id"] if environment["remakeable"] else ""
+            if algorithm is None and origin:  # before `_kind` runs the file
+                signing.check(_references(values, origin), values["signature"], "it", "algorithm", trusted)
+            kind, origin = _kind(name, origin, algorithm)
+            _check_keys("algorithm.", fields, kind.options())
+            run = RunOptions(**values["run"])
+            if "auto" in (run.backend, run.device):  # a resumed run needs the original ones
+                raise UsageError(
+                    "run.backend must be torch or jax, and run.device cpu or cuda. Restore the run's values."
+                )
+            return cls(
+                algorithm=kind().with_options(**_restored(fields, kind().custom_networks() | (networks or {}))),
+                origin=origin,
+                environment=environment["id"],
+                environment_options=environment["options"],
+                remakeable=environment["remakeable"],
+                checksum=user_code.checksum(file),  # as it is now
+                began_from=values["from"],
+                other_seeds=tuple(values["other_seeds"]),
+                history=History.of(values),
+                run=run,
+                **{name: values[name] for name in ("signature", "cluster", "preset", "command", "versions")},
+            )
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
             raise CheckpointError(f"{path} cannot be read ({repr(error)[:60]}): was it changed by hand?") from error
-
-    @classmethod
-    def _from_values(
-        cls,
-        values: dict[str, Any],
-        networks: dict[str, CustomNetwork],
-        algorithm: type[Algorithm] | None,
-        trusted: bool,
-    ) -> Config:
-        fields, environment = dict(values["algorithm"]), values["environment"]
-        name, origin = fields.pop("name"), fields.pop("from", None)
-        origin = Origin.from_dict(origin) if origin else None
-        file = environment["id"] if environment["remakeable"] else ""
-        if algorithm is None and origin:  # before `_kind` runs the file
-            signing.check(_references(values, origin), values["signature"], "it", "algorithm", trusted)
-        kind, origin = _kind(name, origin, algorithm)
-        _check_keys("algorithm.", fields, kind.options())
-        run = RunOptions(**values["run"])
-        if "auto" in (run.backend, run.device):  # a resumed run needs the original ones
-            raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Restore the run's values.")
-        return cls(
-            algorithm=kind().with_options(**_restored(fields, kind().custom_networks() | networks)),
-            origin=origin,
-            environment=environment["id"],
-            environment_options=environment["options"],
-            remakeable=environment["remakeable"],
-            checksum=user_code.checksum(file),  # as it is now
-            began_from=values["from"],
-            other_seeds=tuple(values["other_seeds"]),
-            history=History.of(values),
-            run=run,
-            **{name: values[name] for name in ("signature", "cluster", "preset", "command", "versions")},
-        )
 
 
 def _references(values: dict[str, Any], origin: Origin | None) -> list[signing.Reference]:
@@ -283,7 +276,12 @@ def _kind(name: str, origin: Origin | None, custom: type[Algorithm] | None) -> t
             raise UsageError(f"its algorithm is {name!r}, but {custom.__qualname__} is {custom.name()!r}.")
         return custom, origin or Origin.of(custom)
     if origin is not None:
-        return origin.load()
+        if not origin.file:
+            raise UsageError(
+                f"its algorithm is {origin.kind}, a class that was passed in Python. Pass it again: "
+                f"duetto.Run(path, algorithm={origin.kind.rpartition('.')[2]})."
+            )
+        return user_code.named(f"{origin.file}:{origin.kind}")
     if name not in ALGORITHMS:
         raise UsageError(
             f"there is no algorithm {name!r}.{did_you_mean(name, ALGORITHMS, 'Duetto has')} Pass the class of a custom "

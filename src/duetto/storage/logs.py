@@ -20,7 +20,6 @@ from duetto.storage import safe_open
 
 LARGEST = 2**30  # max bytes of a log that can be read
 
-_UNREADABLE = (ValueError, OverflowError, TypeError, AttributeError, RecursionError)
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -38,13 +37,12 @@ class _Log(ABC):
         self.path: Path = path
         self._header = header
         try:
-            content = safe_open.read_file(path, LARGEST) if path.exists() else b""
             descriptor = safe_open.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise DuettoError(f"{path} cannot be opened for writing: {error.strerror}.") from error
-        self._file = os.fdopen(descriptor, "ab+", buffering=0)
+        self._file = os.fdopen(descriptor, "ab", buffering=0)
         try:
-            self.cut_back(content.count(b"\n"))
+            self.cut_back()
         except BaseException:
             self.close()
             raise
@@ -54,15 +52,18 @@ class _Log(ABC):
         os.fsync(self._file.fileno())
         return self._lines
 
-    def cut_back(self, lines: int) -> list[str]:
-        """Keep only the first `lines` lines, at least the header. If the log has fewer, return a warning in a list."""
-        self._file.seek(0)
-        kept = self._file.read().split(b"\n")[:-1][:lines]
+    def cut_back(self, lines: int | None = None) -> list[str]:
+        """Keep only the first `lines` lines, at least the header. If the log has fewer, return a warning in a list.
+
+        None keeps all complete lines.
+        """
+        kept = safe_open.read_file(self.path, LARGEST).split(b"\n")[:-1][:lines]
         self._file.truncate(sum(len(line) + 1 for line in kept))
         self._lines = len(kept)
         if not kept and self._header:
             self._append(self._header)
-        return [f"{self.path} has lost {lines - len(kept)} lines since the checkpoint."] if len(kept) < lines else []
+        lost = (lines or 0) - len(kept)
+        return [f"{self.path} has lost {lost} lines since the checkpoint."] if lost > 0 else []
 
     def close(self) -> None:
         """Close the file."""
@@ -103,7 +104,7 @@ class _Log(ABC):
                 if row is not None and not math.isfinite(float(row.get("step", 0))):
                     raise ValueError
                 found.rows.extend([] if row is None else [row])
-            except _UNREADABLE:
+            except (ValueError, OverflowError, TypeError, AttributeError, RecursionError):
                 found.damaged.append(number)
         return found
 

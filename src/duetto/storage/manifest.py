@@ -10,7 +10,8 @@ detect every changed byte, in the manifest and in the files that it lists.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from duetto.errors import CheckpointError, DuettoError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ListOf
 from duetto.storage import atomic_io, safe_open
-from duetto.storage.tree_codec import decode_arrays
 
 FORMAT = "duetto-checkpoint"
 VERSION = 1
@@ -49,7 +49,7 @@ class FileRecord:
     @classmethod
     def of(cls, name: str, data: bytes) -> "FileRecord":
         """Return the record of a file with this content."""
-        return cls(name, len(data), _sha256(data))
+        return cls(name, len(data), hashlib.sha256(data).hexdigest())
 
     def __post_init__(self) -> None:
         """Raise ValueError for a name that no checkpoint file can have, such as ../../file."""
@@ -81,10 +81,6 @@ class SegmentRecord:
         """Return whether the segment has a row numbered `oldest[i]` or higher of any environment i."""
         return bool(np.any((np.array(self.count) > 0) & (self.end > oldest)))
 
-    def read(self, folder: Path) -> Segment:
-        """Read and verify the segment. Raises DamagedError."""
-        return decode_arrays(self.file.read(folder))
-
 
 @dataclass(frozen=True)
 class Manifest:
@@ -115,12 +111,12 @@ class Manifest:
         try:
             state_schema.check(content, _FORM, MANIFEST)
             segments = [
-                SegmentRecord(file_record(each["file"]), each["start"], each["count"]) for each in content["segments"]
+                SegmentRecord(FileRecord(**each["file"]), each["start"], each["count"]) for each in content["segments"]
             ]
             if len({len(counts) for each in segments for counts in (each.start, each.count)}) > 1:
                 raise ValueError("its segments have different numbers of environments")
-            return cls(content["step"], list(map(file_record, content["files"])), segments)
-        except (CheckpointError, ValueError) as error:
+            return cls(content["step"], [FileRecord(**each) for each in content["files"]], segments)
+        except (CheckpointError, ValueError, TypeError) as error:
             raise DamagedError(f"{path} is damaged: {error}") from error
 
 
@@ -141,23 +137,14 @@ def read_folder(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
     return manifest, {record.name: record.read(folder) for record in manifest.files}
 
 
-def segment_name(taken: Iterable[str]) -> str:
-    """Return the name of a new segment's file, with a higher number than all taken names."""
-    numbers = [int(match[1]) for name in taken if (match := SEGMENT_FILE.fullmatch(name))]
-    return f"segment-{max(numbers, default=0) + 1:012}.safetensors"
-
-
-def file_record(record: dict[str, Any]) -> FileRecord:
-    """Return the record of a file in a manifest. Raises ValueError for a name that no checkpoint file can have."""
-    return FileRecord(record["name"], record["size"], record["sha256"])
-
-
 def read_sealed(path: Path) -> dict[str, Any]:
     """Read the content of a manifest. Raises DamagedError if it is missing or its checksum is wrong."""
-    try:
-        return unseal(_read(path, _LARGEST))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise DamagedError(f"{path} is damaged: it is not what was written.") from None
+    data = _read(path, _LARGEST)
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        content = json.loads(data)["content"]
+        if isinstance(content, dict) and seal(content) == data:
+            return content
+    raise DamagedError(f"{path} is damaged: it is not what was written.")
 
 
 def _read(path: Path, most: int) -> bytes:
@@ -172,20 +159,5 @@ def _read(path: Path, most: int) -> bytes:
 
 def seal(content: dict[str, Any]) -> bytes:
     """Return the bytes of a manifest with this content."""
-    return _canonical({"content": content, "sha256": _sha256(_canonical(content))})
-
-
-def unseal(data: bytes) -> dict[str, Any]:
-    """Undo `seal`. Raises ValueError, KeyError, TypeError or RecursionError if a byte was changed."""
-    content = json.loads(data)["content"]
-    if not isinstance(content, dict) or seal(content) != data:
-        raise ValueError("the checksum is wrong")
-    return content
-
-
-def _canonical(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f'{{"content":{text},"sha256":"{hashlib.sha256(text.encode()).hexdigest()}"}}'.encode()

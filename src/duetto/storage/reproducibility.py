@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def changed_since(path: Path, now: dict[str, Any], flat: Callable[[dict[str, Any
         before = flat(read_yaml(path))
     except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
-    return sentence(dict_diff(before, flat(now), ignore=("run.threads",)))
+    return sentence({key: pair for key, pair in dict_diff(before, flat(now)).items() if key != "run.threads"})
 
 
 def _flat(values: dict[str, Any]) -> dict[str, str]:
@@ -118,10 +118,9 @@ def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
-def dict_diff(before: Mapping[str, str], now: Mapping[str, str], ignore: Collection[str] = ()) -> Diff:
+def dict_diff(before: Mapping[str, str], now: Mapping[str, str]) -> Diff:
     """Return the old and the new text of every key that differs; a missing key's text is "null"."""
-    keys = [key for key in dict.fromkeys([*before, *now]) if key not in ignore]
-    pairs = {key: (str(before.get(key, "null")), str(now.get(key, "null"))) for key in keys}
+    pairs = {key: (str(before.get(key, "null")), str(now.get(key, "null"))) for key in {**before, **now}}
     return {key: (old, new) for key, (old, new) in pairs.items() if old != new}
 
 

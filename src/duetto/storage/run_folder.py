@@ -78,7 +78,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
         descriptor = safe_open.open_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise DuettoError(f"{folder} cannot be used as a run folder: {error.strerror}.") from error
-    try:
+    with os.fdopen(descriptor, "r+b", buffering=0):  # closes it
         try:
             _try_lock(descriptor)
         except OSError as error:
@@ -91,8 +91,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
         finally:
             with suppress(OSError):  # a full disk
                 os.ftruncate(descriptor, 0)  # the file stays: deleting it would let two processes lock two files
-    finally:
-        os.close(descriptor)
 
 
 def _not_locked(folder: Path, descriptor: int, error: OSError) -> DuettoError:

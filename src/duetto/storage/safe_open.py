@@ -46,11 +46,8 @@ def read_file(path: Path, most: int) -> bytes:
 def check_folders(folders: Iterable[Path]) -> None:
     """Raise DuettoError if one of these folders of a run, or an entry of it, is a link."""
     for folder in folders:
-        _refuse_link(folder)
-        if folder.is_dir():
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    _refuse_link(Path(entry))
+        for path in (folder, *folder.glob("*")):
+            _refuse_link(path)
 
 
 def _refuse_link(path: Path) -> None:

@@ -66,7 +66,7 @@ def references(
 
 def sign(listed: Sequence[Reference]) -> str | None:
     """Return the signature of all references; None if there are none, or no key can be made or read."""
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
         return _signed(_key(make=True), listed) if listed else None
     return None
 
@@ -75,7 +75,7 @@ def is_ours(listed: Sequence[Reference], signature: object) -> bool:
     """Return whether `signature` is this user's signature of all references, or there are no references."""
     if not listed:
         return True
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
         ours = _signed(_key(make=False), listed)
         return isinstance(signature, str) and hmac.compare_digest(ours.encode(), signature.encode(errors="replace"))
     return False
@@ -112,32 +112,26 @@ def key_path() -> Path:
 
 
 def _signed(key: bytes, listed: Sequence[Reference]) -> str:
-    text = json.dumps(["duetto", *listed])
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, json.dumps(["duetto", *listed]).encode(), hashlib.sha256).hexdigest()
 
 
 def _key(make: bool) -> bytes:
-    """Return this user's key. If `make` is True, create a missing key. Raises OSError."""
-    try:
-        path = key_path()
-    except RuntimeError as error:  # no home folder
-        raise OSError(str(error)) from error
+    """Return this user's key. If `make` is True, create a missing key; of several processes, the first one's is kept.
+
+    Raises OSError, or RuntimeError without a home folder.
+    """
+    path = key_path()
     if make and not path.exists():
-        _make_key(path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # only this user can read it
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            with suppress(FileExistsError):
+                os.link(file.name, path)  # atomic, and never replaces an existing key
     key = path.read_bytes()
     if len(key) < _KEY_BYTES:  # anyone could sign with an empty key
         raise OSError(f"{path} holds no key")
     return key
-
-
-def _make_key(path: Path) -> None:
-    """Write a new key; if several processes do so, the first key is kept."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # only this user can read it
-        file.write(secrets.token_bytes(_KEY_BYTES))
-        file.flush()
-        with suppress(FileExistsError):
-            os.link(file.name, path)  # atomic, and never replaces an existing key
 
 
 def _texts(value: object) -> list[str]:

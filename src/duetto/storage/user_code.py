@@ -39,8 +39,7 @@ class Origin:
     @classmethod
     def of(cls, kind: type[Algorithm]) -> Self | None:
         """Return the origin of a class that is passed in Python; None for Duetto's own classes."""
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        return None if kind in ALGORITHMS.values() else cls(name)
+        return None if kind in ALGORITHMS.values() else cls(f"{kind.__module__}.{kind.__qualname__}")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -58,19 +57,6 @@ class Origin:
     def __str__(self) -> str:
         name = f"{Path(self.file).name}:{self.kind}" if self.file else self.kind
         return f"{name} (sha256 {self.checksum[:8]})" if self.checksum else name
-
-    def load(self) -> tuple[type[Algorithm], Origin]:
-        """Run the file; return its class, and the origin with the current checksum. Call `signing.check` first.
-
-        Raises:
-            UsageError: The class was passed in Python, or its file cannot be loaded (see `named`).
-        """
-        if not self.file:
-            raise UsageError(
-                f"its algorithm is {self.kind}, a class that was passed in Python. Pass it again: "
-                f"duetto.Run(path, algorithm={self.kind.rpartition('.')[2]})."
-            )
-        return named(f"{self.file}:{self.kind}")
 
 
 def algorithm_source(algorithm: dict[str, Any]) -> str:
@@ -155,8 +141,8 @@ def absolute(text: str) -> str:
 
 def short(text: str) -> str:
     """Return "FILE.py:CLASS" without the file's folder, and any other text unchanged."""
-    file, separator, name = absolute(text).rpartition(":")
-    return f"{Path(file).name}{separator}{name}" if is_file(text) and separator else text
+    file, name = _split(text)
+    return f"{Path(file).name}:{name}" if name and is_file(text) else text
 
 
 def checksum(text: str) -> str:

@@ -8,17 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from duetto import demonstrations, environments
-from duetto.demonstrations import (
-    Demonstrations,
-    EpisodePlayer,
-    Expert,
-    Metadata,
-    import_minari,
-    spell,
-)
+from duetto.demonstrations import Demonstrations, EpisodePlayer, Expert, Metadata, import_minari
 from duetto.environments import VecEnv
 from duetto.errors import UsageError, near
-from duetto.networks.spaces import Discrete
+from duetto.networks.spaces import Discrete, spell
 from duetto.runs.argument_checks import whole
 from duetto.runs.run import Run
 from duetto.storage import signing, user_code

@@ -18,7 +18,7 @@ from duetto.errors import CheckpointError, DuettoError, UsageError, near
 from duetto.runs.argument_checks import load_checkpoint
 from duetto.runs.run import Run
 from duetto.storage import atomic_io, safe_open
-from duetto.storage.checkpoint import CheckpointStore, Loaded, folder_name
+from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.logs import LARGEST
 from duetto.storage.manifest import Manifest, read_folder, write_folder
 from duetto.storage.reproducibility import dict_diff, flat, json_text
@@ -174,7 +174,7 @@ def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[i
     except CheckpointError:
         if checkpoint == "best":
             raise
-    manifest = _pack_state(loaded, folder / "checkpoints" / folder_name(loaded.step), environments=memory)
+    manifest = _pack_state(loaded, folder / "checkpoints" / loaded.path.name, environments=memory)
     for name in (file_rules.EVALUATIONS, file_rules.METRICS):
         if (run.path / name).exists():
             atomic_io.write_file(folder / name, safe_open.read_file(run.path / name, LARGEST))
