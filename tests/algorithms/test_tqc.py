@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import toy_networks
 from learning_cases import box
 
 from duetto.algorithms import TQC
@@ -96,16 +95,3 @@ def test_default_critics_and_targets():
     assert TQC().targets() == {"target_critic": "critic"}
     with pytest.raises(UsageError, match=r"^dropped_quantiles is 3; it must be less than num_quantiles, 3\.$"):
         TQC(num_quantiles=3, dropped_quantiles=3)
-
-
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_custom_critic_without_quantiles_is_rejected(backend):
-    from importlib import import_module
-
-    algorithm = TQC(num_quantiles=2, dropped_quantiles=1, critic_network=toy_networks.critic(1.0))
-    spec = algorithm.networks(box(1), box(1, bound=1.0))["critic"]
-    net = import_module(f"duetto.networks.{backend}").build(spec, np.random.default_rng(0))
-    array = import_module("torch" if backend == "torch" else "jax.numpy").asarray
-    call = net if backend == "torch" else net.with_arrays(net.arrays)
-    with pytest.raises(UsageError, match=r"must return value \(B, 2\); it returned one of shape \(1,\)"):
-        call(array(np.ones((1, 1), np.float32)), array(np.ones((1, 1), np.float32)))
