@@ -23,6 +23,9 @@ if find_spec("jax") and version("jax").startswith("0.10."):  # XLA aborts at unk
     XLA += " --xla_cpu_use_fusion_emitters=false"
 
 
+# Helper modules that tests of other folders use, too.
+sys.path += [str(Path(__file__).with_name(name)) for name in ("training", "cli", "report", "runs", "environments")]
+
 # A test must not fail because other programs use the processor.
 settings.register_profile("duetto", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("duetto")

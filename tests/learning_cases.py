@@ -85,6 +85,15 @@ def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Non
         np.testing.assert_array_equal(values, other[name], err_msg=name)
 
 
+def aligned(array: np.ndarray) -> np.ndarray:
+    """Copy the array to memory that JAX would read without a copy, at a multiple of 64 bytes."""
+    memory = np.empty(array.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 def perceptron(parameters: dict[str, np.ndarray], x: np.ndarray, member: int | None = None) -> np.ndarray:
     """Compute a multilayer perceptron with ReLU in NumPy: (B, in) to (B, out)."""
     layers = len(parameters) // 2

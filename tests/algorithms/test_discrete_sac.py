@@ -10,9 +10,7 @@ import torch
 
 from duetto.algorithms import DiscreteSAC
 from duetto.algorithms.base import Batch
-from duetto.errors import UsageError
 from duetto.functional.distributions import Categorical
-from duetto.networks.spaces import Box, Discrete
 
 LOG_ALPHA = -0.6931472  # α = .5
 LOGITS = [[0.0, 1.0986123], [2.0, 2.0]]  # π = [1/4, 3/4] and [1/2, 1/2]
@@ -95,10 +93,3 @@ def test_actor_gradient_flows_through_all_probabilities():
     np.testing.assert_allclose(gradient, EXPECTED_GRADIENT, rtol=1e-5)
     gradient = jax.grad(lambda logits: loss(jnp.asarray, logits))(jnp.asarray(LOGITS))
     np.testing.assert_allclose(gradient, EXPECTED_GRADIENT, rtol=1e-5)
-
-
-def test_discrete_sac_requires_discrete_actions():
-    vector = Box((3,), "float32", (-1.0,) * 3, (1.0,) * 3)
-    with pytest.raises(UsageError, match="discretesac needs a Discrete action space; Pendulum has Box"):
-        DiscreteSAC().check_spaces(vector, vector, "Pendulum")
-    DiscreteSAC().check_spaces(vector, Discrete(2), "CartPole")

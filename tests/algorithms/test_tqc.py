@@ -9,7 +9,6 @@ from learning_cases import box
 from duetto.algorithms import TQC
 from duetto.algorithms.base import Batch
 from duetto.algorithms.tqc import quantile_huber, truncated_mixture
-from duetto.errors import UsageError
 from duetto.functional.distributions import SquashedGaussian
 from duetto.networks.specs import NetworkSpec
 
@@ -93,5 +92,3 @@ def test_default_critics_and_targets():
     assert (critic.members, critic.heads[0].shape) == (5, (25,))
     assert critic.stacks[0][0].layers == [(5, 8), (8, 25)]
     assert TQC().targets() == {"target_critic": "critic"}
-    with pytest.raises(UsageError, match=r"^dropped_quantiles is 3; it must be less than num_quantiles, 3\.$"):
-        TQC(num_quantiles=3, dropped_quantiles=3)
