@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from duetto import learners
 from duetto.algorithms import TD3
@@ -51,6 +52,20 @@ def batch(
         next_obs=next_obs,
         weight=random.uniform(0.1, 1, size).astype(np.float32) if weighted else np.ones(size, np.float32),
     )
+
+
+def loss_batch(array: Any, reward: Any, discount: Any, weight: Any = None, action: Any = None) -> Batch:
+    """Return a batch of a framework's arrays for losses by hand; observations, and by default actions, are 0."""
+    column = array(np.zeros((len(reward), 1)))
+    weight = np.ones(len(reward)) if weight is None else weight
+    action = column if action is None else array(np.array(action, np.float32))
+    return Batch(column, action, array(reward), array(discount), column, array(weight))
+
+
+def twins(obs: Any, action: Any) -> Any:
+    """Return Q1(a) = 10 + 2a and Q2(a) = 12 - a: Q2 is lower if a > 2/3."""
+    a = action[:, 0]
+    return array_namespace(a).stack([10 + 2 * a, 12 - a])
 
 
 def small(kind: type[Algorithm] = TD3, **options: Any) -> Algorithm:

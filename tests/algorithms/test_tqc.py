@@ -4,10 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from learning_cases import box
+from learning_cases import box, loss_batch
 
 from duetto.algorithms import TQC
-from duetto.algorithms.base import Batch
 from duetto.algorithms.tqc import quantile_huber, truncated_mixture
 from duetto.functional.distributions import SquashedGaussian
 from duetto.networks.specs import NetworkSpec
@@ -44,21 +43,16 @@ def make_nets(array, critic, target_critic=None):
     )
 
 
-def make_batch(array, reward, discount, weight):
-    column = array(np.zeros((len(reward), 1)))
-    return Batch(column, column, array(reward), array(discount), column, array(weight)), column
-
-
 # y = r + γ (z + .5·.9189385) = 1 + .5 z + .2297346 for z = 1, 2, 3, 7, whose mean is 3.25: 2.8547346.
 def test_target_adds_entropy_to_truncated_mixture(array):
     def critic(obs, action):
         return array([[[7, 9, 8]], [[1, 2, 3]]])
 
-    batch, noise = make_batch(array, [1], [0.5], [1])
-    _, info = TWO_CRITICS.critic_loss(make_nets(array, critic, critic), batch, noise)
+    batch = loss_batch(array, [1], [0.5], [1])
+    _, info = TWO_CRITICS.critic_loss(make_nets(array, critic, critic), batch, batch.obs)
     np.testing.assert_allclose(info["target"], [2.8547346], rtol=1e-6)
     np.testing.assert_allclose(info["q"], [[8], [2]], rtol=1e-6)
-    _, info = TWO_CRITICS.critic_loss(make_nets(array, critic, critic), batch._replace(discount=array([0])), noise)
+    _, info = TWO_CRITICS.critic_loss(make_nets(array, critic, critic), batch._replace(discount=array([0])), batch.obs)
     np.testing.assert_allclose(info["target"], [1], rtol=1e-6)  # the episode terminated
 
 
@@ -70,17 +64,19 @@ def test_critic_loss_and_priorities_by_hand(array, weight, expected):
     def critic(obs, action):
         return array([[[0, 2], [0, 2]], [[1, 4], [1, 4]]])
 
-    batch, noise = make_batch(array, [1, 4], [0, 0], weight)
-    loss, info = TQC(num_quantiles=2, dropped_quantiles=1).critic_loss(make_nets(array, critic, critic), batch, noise)
+    batch = loss_batch(array, [1, 4], [0, 0], weight)
+    loss, info = TQC(num_quantiles=2, dropped_quantiles=1).critic_loss(
+        make_nets(array, critic, critic), batch, batch.obs
+    )
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(info["priority"], [0.75, 2.25], rtol=1e-6)
 
 
 # The mean of all six quantiles, including the dropped ones, is 30 / 6 = 5: .5·-.9189385 - 5.
 def test_actor_loss_uses_mean_of_all_quantiles(array):
-    batch, noise = make_batch(array, [0], [0], [1])
+    batch = loss_batch(array, [0], [0], [1])
     loss, _ = TWO_CRITICS.actor_loss(
-        make_nets(array, lambda obs, action: array([[[7, 9, 8]], [[1, 2, 3]]])), batch, noise
+        make_nets(array, lambda obs, action: array([[[7, 9, 8]], [[1, 2, 3]]])), batch, batch.obs
     )
     assert float(loss) == pytest.approx(-5.4594693, rel=1e-6)
 

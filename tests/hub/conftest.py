@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import called
 from hub_server import TOKEN, Server, serving
 
 import duetto
@@ -36,12 +34,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(trained: Path) -> Run:
     return Run(trained)
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Call `duetto ARGUMENTS ...` as the installed command does."""
-    return called(capsys)
 
 
 @pytest.fixture

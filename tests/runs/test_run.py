@@ -120,23 +120,6 @@ def test_unsuitable_environments_are_refused_before_writing(tmp_path: Path, envi
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"steps": 0}, "steps is 0; it must be at least 1."),
-        ({"backend": "tensorflow"}, "backend is 'tensorflow'; it must be one of auto, torch, jax."),
-        ({"num_envs": 0}, "num_envs is 0; it must be at least 1."),
-        ({"seed": -1}, "seed is -1; it must be at least 0."),
-        ({"environment_options": {"speed": 3}}, "Pendulum-v1 cannot be made with {'speed': 3}"),
-        *(({"name": name}, f"{name!r} cannot be a run's name") for name in ("../up", ".hidden", "a b")),
-    ],
-)
-def test_invalid_options_are_refused_before_writing(tmp_path: Path, options: dict[str, Any], sentence: str):
-    with pytest.raises(UsageError, match=re.escape(sentence)):
-        train(tmp_path / "runs", **options)
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.parametrize(("backend", "package"), [("jax", "jax"), ("jax", "optax"), ("torch", "torch")])
 def test_missing_framework_is_reported_with_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, package: str

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from policy_environments import Free, Pieces, Several, Wander
+from policy_environments import Free, Pieces, Several, Wander, collect_observations
 from small_runs import small, train
 from vector_envs import Whole
 
@@ -17,16 +16,6 @@ import duetto
 from duetto.training.trainer import Trainer
 
 SHORT_RUN: dict[str, Any] = {"steps": 64, "evaluate_every": 0, "num_envs": 2}
-
-
-def collect_observations(environment: gymnasium.Env, count: int = 12) -> list[Any]:
-    """Return observations of two episodes."""
-    environment.action_space.seed(0)
-    seen = [environment.reset(seed=0)[0]]
-    while len(seen) < count:
-        obs, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
-        seen.append(environment.reset()[0] if terminated or truncated else obs)
-    return seen
 
 
 @pytest.mark.parametrize("environment", [Several, Free, Pieces])
