@@ -23,6 +23,11 @@ if find_spec("jax") and version("jax").startswith("0.10."):  # XLA aborts at unk
     XLA += " --xla_cpu_use_fusion_emitters=false"
 
 
+# Helper modules that tests of other folders use, too.
+sys.path += [
+    str(Path(__file__).with_name(name)) for name in ("training", "cli", "report", "runs", "environments", "sweep")
+]
+
 # A test must not fail because other programs use the processor.
 settings.register_profile("duetto", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("duetto")
@@ -101,6 +106,14 @@ def _no_window_stays_open() -> Iterator[None]:
     yield
     if "pygame" in sys.modules:
         sys.modules["pygame"].quit()
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Call `duetto ARGUMENTS ...` in this process; see cli/commands.py."""
+    from commands import called
+
+    return called(capsys)
 
 
 @pytest.fixture(params=["torch", "jax"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from duetto import learners
 from duetto.algorithms import TD3
@@ -53,6 +54,20 @@ def batch(
     )
 
 
+def loss_batch(array: Any, reward: Any, discount: Any, weight: Any = None, action: Any = None) -> Batch:
+    """Return a batch of a framework's arrays for losses by hand; observations, and by default actions, are 0."""
+    column = array(np.zeros((len(reward), 1)))
+    weight = np.ones(len(reward)) if weight is None else weight
+    action = column if action is None else array(np.array(action, np.float32))
+    return Batch(column, action, array(reward), array(discount), column, array(weight))
+
+
+def twins(obs: Any, action: Any) -> Any:
+    """Return Q1(a) = 10 + 2a and Q2(a) = 12 - a: Q2 is lower if a > 2/3."""
+    a = action[:, 0]
+    return array_namespace(a).stack([10 + 2 * a, 12 - a])
+
+
 def small(kind: type[Algorithm] = TD3, **options: Any) -> Algorithm:
     return kind(**({"hidden": (16, 12)} | options))
 
@@ -83,6 +98,15 @@ def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Non
     assert one.keys() == other.keys()
     for name, values in one.items():
         np.testing.assert_array_equal(values, other[name], err_msg=name)
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """Copy the array to memory that JAX would read without a copy, at a multiple of 64 bytes."""
+    memory = np.empty(array.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def perceptron(parameters: dict[str, np.ndarray], x: np.ndarray, member: int | None = None) -> np.ndarray:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from learning_cases import ACTION, VECTOR
 
-from duetto.algorithms import DDPG, SAC, TD3, TQC, CrossQ
+from duetto.algorithms import DDPG, SAC, TD3, CrossQ
 from duetto.algorithms.actor_critic import categorical_loss
 from duetto.algorithms.base import PRIORITY, Batch
-from duetto.errors import UsageError
 
 ALGORITHMS = [DDPG, TD3, SAC, CrossQ]
 
@@ -38,8 +37,3 @@ def test_categorical_loss_by_hand(array: Any):
 def test_categorical_critic_has_one_output_per_atom(kind: Any):
     spec: Any = kind(critic="categorical", num_atoms=51).networks(VECTOR, ACTION)["critic"]
     assert spec.stacks[0][0].layers[-1][1] == 51
-
-
-def test_tqc_has_no_critic_option():
-    with pytest.raises(UsageError, match="tqc has no hyperparameter 'critic'"):
-        TQC(critic="categorical")  # pyright: ignore[reportArgumentType]

@@ -13,7 +13,6 @@ from learning_cases import box
 from duetto.algorithms import DDPG
 from duetto.algorithms.base import Batch
 from duetto.errors import UsageError
-from duetto.networks.spaces import Discrete, MultiDiscrete
 
 
 def test_ddpg_update_by_hand_o16(backend):
@@ -53,11 +52,6 @@ def test_noise_shared_by_dimensions_is_rejected_c23(array):
 
 
 # ------------------------------------------------------------------------------------------------ spaces
-@pytest.mark.parametrize("action", [Discrete(2), MultiDiscrete((2, 3))])
-def test_ddpg_rejects_discrete_actions_c8(action):
-    with pytest.raises(UsageError) as refusal:
-        DDPG().check_spaces(box(4), action, "CartPole-v1")
-    assert str(refusal.value) == f"ddpg needs a continuous action space (Box); CartPole-v1 has {action}."
 
 
 def test_image_observations_require_custom_networks():

@@ -1,5 +1,6 @@
 """Discrete SAC's losses and the actor's gradient by hand."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -7,12 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from learning_cases import loss_batch
 
 from duetto.algorithms import DiscreteSAC
-from duetto.algorithms.base import Batch
-from duetto.errors import UsageError
 from duetto.functional.distributions import Categorical
-from duetto.networks.spaces import Box, Discrete
 
 LOG_ALPHA = -0.6931472  # α = .5
 LOGITS = [[0.0, 1.0986123], [2.0, 2.0]]  # π = [1/4, 3/4] and [1/2, 1/2]
@@ -23,6 +22,9 @@ TWINS = [[[10.0, 14.0]] * 2, [[12.0, 8.0]] * 2]  # (2, B, n); the lower ones are
 SOFT = np.array([8.7811676, 9.3465736])
 
 
+make_batch = partial(loss_batch, action=(0, 1))
+
+
 def make_nets(array, critic=TWINS, log_alpha=LOG_ALPHA):
     return SimpleNamespace(
         actor=lambda obs: Categorical(array(LOGITS)),
@@ -30,12 +32,6 @@ def make_nets(array, critic=TWINS, log_alpha=LOG_ALPHA):
         critic=lambda obs: array(critic),
         log_alpha=array(log_alpha),
     )
-
-
-def make_batch(array, reward, discount, weight=(1, 1), action=(0, 1)):
-    zeros = array(np.zeros((2, 1)))
-    action = array(np.array(action, np.float32))  # floats, which the loss compares with action indices
-    return Batch(zeros, action, array(reward), array(discount), zeros, array(weight))
 
 
 def test_target_is_expected_soft_value_of_lower_twin(array):
@@ -95,10 +91,3 @@ def test_actor_gradient_flows_through_all_probabilities():
     np.testing.assert_allclose(gradient, EXPECTED_GRADIENT, rtol=1e-5)
     gradient = jax.grad(lambda logits: loss(jnp.asarray, logits))(jnp.asarray(LOGITS))
     np.testing.assert_allclose(gradient, EXPECTED_GRADIENT, rtol=1e-5)
-
-
-def test_discrete_sac_requires_discrete_actions():
-    vector = Box((3,), "float32", (-1.0,) * 3, (1.0,) * 3)
-    with pytest.raises(UsageError, match="discretesac needs a Discrete action space; Pendulum has Box"):
-        DiscreteSAC().check_spaces(vector, vector, "Pendulum")
-    DiscreteSAC().check_spaces(vector, Discrete(2), "CartPole")

@@ -9,8 +9,7 @@ import pytest
 
 from duetto.algorithms import DQN, R2D2
 from duetto.algorithms.base import Batch
-from duetto.errors import UsageError
-from duetto.networks.spaces import Box, Discrete
+from duetto.networks.spaces import Discrete
 
 CHOICE = Discrete(3)
 
@@ -87,18 +86,3 @@ def test_noise_overrides_the_greedy_action():
     three = SimpleNamespace(q=lambda obs: np.array([[1.0, 5, 3], [4, 0, 0], [0, 0, 9]]))
     np.testing.assert_array_equal(DQN().act(three, "s", np.array([[-1], [2], [0]])), [1, 2, 0])
     np.testing.assert_array_equal(DQN().act(three, "s", None), [1, 0, 2])
-
-
-def test_r2d2_rejects_continuous_actions():
-    with pytest.raises(UsageError, match=r"r2d2 needs a Discrete action space; Pendulum-v1 has Box\(1,\)"):
-        R2D2().check_spaces(CHOICE, Box((1,), "float32", (-1.0,), (1.0,)), "Pendulum-v1")
-
-
-def test_recurrent_dqn_rejects_train_at_episode_end():
-    with pytest.raises(UsageError, match="train_at_episode_end is for transitions; recurrent layers learn from seq"):
-        DQN(recurrent="gru", train_at_episode_end=True)
-
-
-def test_overlap_as_long_as_sequence_is_rejected():
-    with pytest.raises(UsageError, match=r"overlap is 80; .* less than burn_in \+ unroll \(80\)"):
-        R2D2(overlap=80)

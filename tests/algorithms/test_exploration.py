@@ -49,13 +49,6 @@ def test_noise_std_is_drawn_per_episode():
     assert (second[:500] != first[:500]).all()
 
 
-def test_ornstein_uhlenbeck_noise_o8():
-    algorithm = DDPG(exploration="ou", exploration_noise=0.2)
-    noise, state = explore(algorithm, 5, random=FixedNormals(1.0, -1.0, 0.5, 0.0, 2.0))
-    np.testing.assert_allclose(noise.ravel(), [0.2, -0.03, 0.0745, 0.063325, 0.45382625], rtol=1e-5)
-    assert state == noise[-1]
-
-
 def test_maximum_std_does_not_replace_ou_noise():
     same = [explore(DDPG(exploration="ou", exploration_noise_max=most), 5)[0] for most in (0.0, 0.5)]
     assert (same[0] == same[1]).all()

@@ -112,8 +112,6 @@ def test_clipped_metric_is_share_of_targets_outside_atoms():
         ({"hidden": (8, 16)}, "hidden layers have one size, not"),
         ({"value_range": (5.0, -5.0)}, "the lower one first"),
         ({"value_range": (5.0,)}, "it must be two numbers"),
-        ({"critic": "scalar"}, "no hyperparameter 'critic'"),
-        ({"critic_action_layer": 1}, "no hyperparameter 'critic_action_layer'"),
         ({"num_atoms": 1}, "num_atoms is 1"),
     ],
 )

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from duetto.algorithms import ALGORITHMS, BC, DDPG, PPO, R2D2, SAC, TD3, Algorithm
+from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, SAC, TD3, TQC, Algorithm, DiscreteSAC
 from duetto.algorithms.options import Fraction
 from duetto.algorithms.suggestions import FOREIGN_NAMES
 from duetto.errors import UsageError
+from duetto.networks.spaces import Box, Discrete, MultiDiscrete
 from duetto.storage.config import RunOptions
 
 
@@ -53,6 +54,51 @@ def test_invalid_option_value_is_rejected(options, sentence):
     with pytest.raises(UsageError) as refusal:
         TD3(**options)
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "sentence"),
+    [
+        (
+            DQN,
+            {"recurrent": "gru", "train_at_episode_end": True},
+            "train_at_episode_end is for transitions; recurrent ",
+        ),
+        (R2D2, {"overlap": 80}, r"overlap is 80; .* less than burn_in \+ unroll \(80\)"),
+        (
+            TQC,
+            {"num_quantiles": 3, "dropped_quantiles": 3},
+            r"dropped_quantiles is 3; .* less than num_quantiles, 3\.$",
+        ),
+        (
+            TD3,
+            {"n_step": 3, "hindsight": "future"},
+            "^n_step is 3 and recurrent is none; with hindsight they must be 1",
+        ),
+        (TD3, {"recurrent": "lstm", "hindsight": "future"}, "^n_step is 1 and recurrent is lstm; with hindsight they"),
+    ],
+)
+def test_incompatible_options_are_rejected(kind: type, options: dict[str, Any], sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        kind(**options)
+
+
+NUMBERS = Box((3,), "float32", (-1.0,) * 3, (1.0,) * 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "action", "needs"),
+    [
+        (DDPG, Discrete(2), "a continuous action space (Box)"),
+        (DDPG, MultiDiscrete((2, 3)), "a continuous action space (Box)"),
+        (R2D2, NUMBERS, "a Discrete action space"),
+        (DiscreteSAC, NUMBERS, "a Discrete action space"),
+    ],
+)
+def test_actions_of_another_kind_are_rejected_c8(kind: type[Algorithm], action: Any, needs: str):
+    with pytest.raises(UsageError) as refusal:
+        kind().check_spaces(NUMBERS, action, "Some-v0")
+    assert str(refusal.value) == f"{kind.name()} needs {needs}; Some-v0 has {action}."
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS.values())

@@ -4,11 +4,10 @@ The loss: test_ppo_losses.py. Rollouts: tests/buffers/test_rollout.py.
 Minibatches: tests/learners/test_ppo_minibatches.py.
 """
 
-import gymnasium
 import numpy as np
 import pytest
 from policy_cases import ACTIONS, build, gradient, noise, rollout, small
-from probes import run
+from probes import Probe, run
 
 from duetto.algorithms import PPO
 
@@ -18,21 +17,17 @@ def concatenated(name, parameters):
     return np.concatenate([value.ravel() for key, value in sorted(parameters.items()) if key.startswith(name)])
 
 
-class StepCounter(gymnasium.Env):
+class StepCounter(Probe):
     """Observes its total number of steps, so every observation is unique."""
 
-    def __init__(self):
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-        self.action_space = gymnasium.spaces.Discrete(2)
-        self.life = 0
+    length, life = 5, 0
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return np.array([self.life], np.float32), {}
+    def observe(self) -> float:
+        return float(self.life)
 
-    def step(self, action):
+    def pay(self, action: float) -> float:
         self.life += 1
-        return np.array([self.life], np.float32), 1.0, False, self.life % 5 == 0, {}
+        return 1.0
 
 
 class RecordingPPO(PPO):

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import toy_networks
-from array_api_compat import array_namespace
 from descent import DESCENTS
-from learning_cases import box
+from learning_cases import box, loss_batch, twins
 
 from duetto.algorithms import SAC
 from duetto.algorithms.base import Batch
@@ -60,18 +59,6 @@ def policy(array, mean):
     return SquashedGaussian(array(mean), array(np.zeros_like(mean)))
 
 
-def twins(obs, action):
-    """Q1(a) = 10 + 2a and Q2(a) = 12 - a: Q2 is lower if a > 2/3."""
-    a = action[:, 0]
-    return array_namespace(a).stack([10 + 2 * a, 12 - a])
-
-
-def make_batch(array, reward, discount, weight=None):
-    column = array(np.zeros((len(reward), 1)))
-    weight = np.ones(len(reward)) if weight is None else weight
-    return Batch(column, column, array(reward), array(discount), column, array(weight))
-
-
 def make_nets(array, mean, critic=twins, log_alpha=LOG_ALPHA):
     return SimpleNamespace(
         actor=lambda obs: policy(array, mean), target_critic=twins, critic=critic, log_alpha=array(log_alpha)
@@ -86,13 +73,13 @@ MEAN, NOISE = [[0.0], [1.0]], [[0.5], [0.0]]
 
 
 def test_target_adds_entropy_to_lower_twin(array):
-    _, info = SAC().critic_loss(make_nets(array, MEAN), make_batch(array, [1, 2], [0.9, 0]), array(NOISE))
+    _, info = SAC().critic_loss(make_nets(array, MEAN), loss_batch(array, [1, 2], [0.9, 0]), array(NOISE))
     np.testing.assert_allclose(info["target"], [1 + 0.9 * SOFT[0], 2], rtol=1e-6)
 
 
 # With α = e^-50 the entropy term vanishes, and values are those of Q-learning, [10.9242343, 11.2384058].
 def test_temperature_scales_entropy_in_target(array):
-    batch, noise = make_batch(array, [0, 0], [1, 1]), array(NOISE)
+    batch, noise = loss_batch(array, [0, 0], [1, 1]), array(NOISE)
     targets = [
         np.asarray(SAC().critic_loss(make_nets(array, MEAN, log_alpha=log_alpha), batch, noise)[1]["target"])
         for log_alpha in (-50.0, LOG_ALPHA, 0.0)
@@ -107,7 +94,7 @@ def test_temperature_scales_entropy_in_target(array):
 @pytest.mark.parametrize(("weight", "expected"), [([1, 1], 7.125), ([1, 0.5], 4.625)])
 def test_critic_loss_and_priorities_by_hand(array, weight, expected):
     nets = make_nets(array, MEAN, critic=lambda obs, action: array([[1.5, 2], [-1, 6]]))
-    loss, info = SAC().critic_loss(nets, make_batch(array, [1, 3], [0, 0], weight), array(NOISE))
+    loss, info = SAC().critic_loss(nets, loss_batch(array, [1, 3], [0, 0], weight), array(NOISE))
     np.testing.assert_allclose(float(loss), expected, rtol=1e-6)
     np.testing.assert_allclose(info["priority"], [1.25, 2], rtol=1e-6)
 
@@ -115,7 +102,7 @@ def test_critic_loss_and_priorities_by_hand(array, weight, expected):
 # The numbers of the target: .5·[-.8037095, -.0513768] - [10.9242343, 11.2384058], which is minus the soft values.
 def test_actor_loss_is_unweighted_negative_soft_value(array):
     for weight in ([1, 1], [0.1, 0.7]):
-        batch = make_batch(array, [0, 0], [0, 0], weight)
+        batch = loss_batch(array, [0, 0], [0, 0], weight)
         loss, info = SAC().actor_loss(make_nets(array, MEAN), batch, array(NOISE))
         assert float(loss) == pytest.approx(-SOFT.mean(), rel=1e-6)
         np.testing.assert_allclose(info["log_prob"], [-0.8037095, -0.0513768], rtol=1e-4)
@@ -125,7 +112,7 @@ def test_actor_loss_is_unweighted_negative_soft_value(array):
 @pytest.mark.parametrize(("scale", "expected"), [(1.0, 0.6931472 * 1), (0.5, 0.6931472 * 1.5)])
 def test_temperature_loss_by_hand(array, scale, expected):
     nets = SimpleNamespace(log_alpha=array(LOG_ALPHA))
-    batch = make_batch(array, [0, 0], [0, 0])
+    batch = loss_batch(array, [0, 0], [0, 0])
     loss, info = SAC(target_entropy_scale=scale).temperature_loss(nets, batch, array([1, 3]))
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     assert float(info["temperature"]) == pytest.approx(0.5, rel=1e-6)

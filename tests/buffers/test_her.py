@@ -135,17 +135,6 @@ def test_her_goals_come_from_the_same_stored_episode(strategy: str, capacity: in
                 assert (source >= number).all()
 
 
-def test_her_treats_an_interruption_as_episode_end():
-    replay = build(share=1.0)
-    for number in range(12):
-        replay.add(rows([0], [number]))
-        if number == 4:
-            replay.sample()
-            replay.interrupt()
-    drawn = Drawn(replay)
-    np.testing.assert_array_equal(drawn.source > 4, drawn.number > 4)
-
-
 # ------------------------------------------------------------------------------------------------ rewards and discounts
 def test_her_recomputes_rewards_and_discounts():
     replay = build()

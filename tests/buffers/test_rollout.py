@@ -11,7 +11,8 @@ from duetto.networks.spaces import Box
 
 
 # ---------------------------------------------------------------------------------------------------- advantages
-# SPEC O5; the arithmetic is in tests/functional/test_returns.py.
+# SPEC O5. γ .9: δ = [1 + .9 - .5, 2 - 1, 3 + 2.25 - 1.5, 4 + 2.7 - 2] = [1.4, 1, 3.75, 4.7]; A_0 = 1.4 + .9 λ · 1.
+# γ .99: δ = [1 + .99 - .5, 2 - 1, 3 + 2.475 - 1.5, 4 + 2.97 - 2]; A_0 = 1.49 + .9405.
 @pytest.mark.parametrize(
     ("discount", "trace", "expected"),
     [

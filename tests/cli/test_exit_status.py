@@ -12,35 +12,27 @@ import gymnasium
 import numpy as np
 import pytest
 from commands import SMALL, Command
-from gymnasium.spaces import Box
+from line_environment import Line
 
 RUN = "runs/td3-Signaling-v0-s0"
 
 
-class Signaling(gymnasium.Env):
+class Signaling(Line):
     """Sends a signal to a process once. The file `signal` has its id, the signal and the step: "PROCESS SIGNAL AT"."""
 
-    def __init__(self) -> None:
-        self.observation_space, self.action_space = Box(-1, 1, (2,), np.float32), Box(-1, 1, (1,), np.float32)
-        self.life = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        return np.zeros(2, np.float32), {}
-
     def step(self, action: np.ndarray) -> Any:
-        self.life += 1
         if (file := Path(os.environ["SIGNAL"])).exists():
             process, number, at = map(int, file.read_text().split())
-            if self.life == at:
+            if self.life == at - 1:
                 file.unlink()
                 os.kill(process, number)
-        return np.zeros(2, np.float32), 0.0, False, self.life % 10 == 0, {}
+        return super().step(action)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"life": self.life}
+        return {"life": self.life, "time": self.time}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.life = state["life"]
+        self.life, self.time = state["life"], state["time"]
 
 
 if "Signaling-v0" not in gymnasium.registry:

@@ -131,6 +131,7 @@ def test_resume_with_edited_user_file_requires_accept_changes(own: UserFile, due
     assert "--accept-changes" in err
     if own.file.name == "pessimist.py":
         assert [changed in notice for notice in package.load(own.folder).notices] == [True]
+        assert changed in duetto("evaluate", own.folder, "--episodes", "1").done().err
     out = duetto("resume", own.folder, "--steps", "70", "--accept-changes").done().out
     assert f"Changed since the checkpoint at step 60: {changed} was" in " ".join(out.split())
     assert duetto("resume", own.folder, "--steps", "80").code == 0  # the newest checkpoint is from the edited file

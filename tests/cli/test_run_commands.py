@@ -61,34 +61,7 @@ def test_commands_refuse_a_folder_that_is_no_run(duetto: Command, command: str, 
     assert err == f"duetto: duetto {command} needs RUN. See duetto {command} --help.\n"
 
 
-def test_resume_with_edited_config_requires_accept_changes(duetto: Command, run: Path):
-    text = (run / "config.yaml").read_text("utf-8")
-    (run / "config.yaml").write_text(text.replace("seed: 0", "seed: 1"), "utf-8")
-    code, out, err = duetto("resume", run, "--steps", "70")
-    assert (code, out) == (2, "")
-    assert err == (
-        f"duetto: {run / 'config.yaml'} or a custom file has changed since the checkpoint at step 60. The changes "
-        "affect results: run.seed was 0, is now 1. To continue with the new values, give --accept-changes (in Python "
-        "accept_changes=True); otherwise restore the old values.\n"
-    )
-    assert steps(run)[-1] == 60
-    code, out, err = duetto("evaluate", run, "--episodes", "1")
-    assert (code, err) == (
-        0, "config.yaml or a custom file has changed since step 60 was trained: run.seed was 0, is now 1.\n"
-    )  # fmt: skip
-    out = duetto("resume", run, "--steps", "70", "--accept-changes").done().out
-    assert "\nChanged since the checkpoint at step 60: run.seed was 0, is now 1. The run continues" in out
-    assert duetto("resume", run, "--steps", "80").code == 0
-
-
 # ---------------------------------------------------------------------------------------------------- divergence
-def test_diverging_loss_ends_run_and_keeps_checkpoint(train: Command, duetto: Command):
-    code, _, err = train("--steps", "500", "--critic-learning-rate", "1e30", "--learning-starts", "35")
-    assert code == 1
-    assert "diverged" in err
-    assert "learning rate" in err
-    assert "checkpoint of step 30 is kept" in err
-    assert duetto("evaluate", "runs/td3-Pendulum-v1-s0", "--episodes", "1").code == 0
 
 
 # ---------------------------------------------------------------------------------------------------- evaluate

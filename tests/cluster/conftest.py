@@ -1,11 +1,6 @@
-import sys
-from pathlib import Path
-
 import pytest
 
 from duetto.cluster import config, modes
-
-sys.path.append(str(Path(__file__).parent.parent / "training"))  # small runs and their comparison
 
 
 @pytest.fixture(autouse=True)

@@ -127,17 +127,13 @@ def test_environment_output_does_not_reach_the_terminal(capfd: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("environment", "sentence"),
+    ("environment", "steps", "sentence"),
     [
-        ("Pendulm-v1", "Did you mean Pendulum-v1?"),
-        (gymnasium.vector.SyncVectorEnv([questionable.Plain]), "is a vector environment"),
+        ("Pendulm-v1", 120, "Did you mean Pendulum-v1?"),
+        (gymnasium.vector.SyncVectorEnv([questionable.Plain]), 120, "is a vector environment"),
+        ("Pendulum-v1", 0, "steps is 0"),
     ],
 )
-def test_check_refuses_unknown_ids_and_vector_environments(environment: Any, sentence: str):
+def test_mistakes_in_check_call_are_refused(environment: Any, steps: int, sentence: str):
     with pytest.raises(UsageError, match=re.escape(sentence)):
-        duetto.check(environment)
-
-
-def test_check_refuses_zero_steps():
-    with pytest.raises(UsageError, match="steps is 0"):
-        duetto.check("Pendulum-v1", steps=0)
+        duetto.check(environment, steps=steps)

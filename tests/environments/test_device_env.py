@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 from array_environments import PointMass, PooledPointMass
 
 from duetto import environments

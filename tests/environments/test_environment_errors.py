@@ -124,6 +124,9 @@ BOX, CHOICES = gym.Box(-1, 1, (2,), np.float32), gym.Discrete(2)
         (gym.Dict({}), CHOICES, "The observation_space of Spaces cannot be used. The space .* has no parts"),
         (gym.Dict({"a": gym.Box(0, 1, (0, 3))}), CHOICES, r'\(part "a"\) is empty'),
         (gym.Text(3), CHOICES, "The observation_space of Spaces cannot be used. The space Text.* is not supported"),
+        (gym.Sequence(CHOICES), CHOICES, "Sequence"),
+        (gym.Dict({"note": gym.Text(5)}), CHOICES, 'part "note"'),
+        (gym.Dict({"a/b": CHOICES, "a": gym.Dict({"b": CHOICES})}), CHOICES, "same name"),
     ],
 )
 def test_missing_empty_or_unsupported_spaces_are_refused(observation: Any, action: Any, said: str) -> None:

@@ -63,21 +63,6 @@ def test_nested_observations_are_flattened_like_their_space() -> None:
     assert obs["arm"][0].min() == 1.0
 
 
-@pytest.mark.parametrize(
-    ("space", "name"),
-    [
-        (gym.Text(5), "Text"),
-        (gym.Sequence(gym.Discrete(2)), "Sequence"),
-        (gym.Dict({"note": gym.Text(5)}), 'part "note"'),
-        (gym.Dict({}), "no parts"),
-        (gym.Dict({"a/b": gym.Discrete(2), "a": gym.Dict({"b": gym.Discrete(2)})}), "same name"),
-    ],
-)
-def test_unsupported_space_error_names_the_space(space: gym.Space, name: str) -> None:
-    with pytest.raises(UsageError, match=name):
-        from_gymnasium(space)
-
-
 def test_shared_bounds_are_stored_once() -> None:
     frames = from_gymnasium(gym.Box(0, 255, (4, 84, 84), np.uint8))
     assert isinstance(frames, Box)

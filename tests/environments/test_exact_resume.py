@@ -210,10 +210,8 @@ def test_only_the_newest_value_of_an_attribute_is_saved(kind: type[SetReward]) -
     assert str(env.state_dict()).count("'name': 'pay'") == 1
 
 
-class EndlessOwnState(OwnState):
-    def step(self, action: np.ndarray) -> Any:
-        obs, reward, _, _, info = super().step(action)
-        return obs, reward, False, False, info
+class EndlessOwnState(Endless, OwnState):
+    """An environment with a state of its own and without episode ends."""
 
 
 def test_time_limit_around_a_custom_state_is_restored() -> None:

@@ -24,7 +24,6 @@ from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.networks.spaces import Box
 from duetto.runs.run import Run
-from duetto.tools.cli import main
 from duetto.tools.export import writing
 from duetto.tools.export.graph import NEXT, _in_units
 
@@ -236,19 +235,14 @@ def shift_normalization(graph: Any) -> Any:
     return dataclasses.replace(graph, moments=moments)
 
 
-def test_export_command_prints_the_number_of_checked_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_export_command_prints_the_number_of_checked_observations(tmp_path: Path, command: Any):
     path = train(tmp_path, steps=60, evaluate_every=0).path
-    with pytest.raises(SystemExit) as ended:
-        main(["export", str(path), "--format", "torch"])
-    out = capsys.readouterr().out
-    assert ended.value.code == 0
+    out = command("export --format torch", path).done().out
     assert f"{path}/agent.pt2: acts as the agent of step 60 on 600 observations" in out
-    with pytest.raises(SystemExit) as ended:
-        main(["export", str(path), "--format", "torch", "--json"])
-    assert json.loads(capsys.readouterr().out)["file"] == str(path / "agent.pt2")
+    assert json.loads(command("export --format torch --json", path).out)["file"] == str(path / "agent.pt2")
 
 
-def test_export_does_not_overwrite_other_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_export_does_not_overwrite_other_files(tmp_path: Path, command: Any):
     run = train(tmp_path, steps=60, evaluate_every=0)
     checkpoint = run.path / "checkpoints" / "step-000000000060"
     mine = tmp_path / "mine.json"
@@ -263,10 +257,8 @@ def test_export_does_not_overwrite_other_files(tmp_path: Path, capsys: pytest.Ca
         with pytest.raises(UsageError, match=r"exists and is no export that Duetto wrote") as refusal:
             duetto.export(run, "torch", output)
         assert str(refusal.value).startswith(f"{lost} exists and is no export")
-    with pytest.raises(SystemExit) as ended:
-        main(["export", str(run.path), "--format", "torch", "--output", str(run.path / "config.yaml")])
-    assert ended.value.code == 2
-    assert "Give another --output." in capsys.readouterr().err
+    code, _, err = command("export --format torch", run.path, "--output", run.path / "config.yaml")
+    assert (code, "Give another --output." in err) == (2, True)
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
     for _ in range(2):
         assert duetto.export(run, "torch").exists()  # an earlier export is replaced

@@ -40,21 +40,6 @@ def test_clipped_value_error_by_hand_o6(array):
     assert 0.5 * float(found.mean()) == pytest.approx(0.2390625, rel=1e-5)
 
 
-# Unbiased standard deviations: √(5/3) = 1.2909944 and √(10/3) = 1.8257419. Biased ones would give
-# [-1.3416407745, ...] and [.632455528, ...].
-@pytest.mark.parametrize(
-    ("advantage", "expected"),
-    [
-        ([1.0, 2, 3, 4], [-1.1618949949, -0.3872983316, 0.3872983316, 1.1618949949]),
-        (ADVANTAGE, [0.5477225545, -0.5477225545, 1.095445109, -1.095445109]),
-    ],
-)
-def test_normalized_advantages_by_hand_o6(array, advantage, expected):
-    found = np.asarray(normalized(array(advantage), array(ONES)))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert found.std(ddof=1) == pytest.approx(1, rel=1e-6)
-
-
 def test_zero_weight_rows_are_ignored(array):
     """Four rows of O6, and two rows of weight 0 with large values."""
     weight, junk = array([1, 0, 1, 1, 0, 1]), [1e4, -1e4]
@@ -72,16 +57,3 @@ def test_normalization_of_at_most_one_valid_row_is_zero(array):
         found = np.asarray(normalized(array(ADVANTAGE), array(weight)))
         assert np.isfinite(found).all()
         assert (found * weight == 0).all()
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x, column: weighted_mean(x, column),
-        lambda x, column: clipped_surrogate(x, column, 0.1),
-        lambda x, column: clipped_value_error(x, column, x, 0.1),
-    ],
-)
-def test_column_shaped_input_is_rejected_c14(array, call):
-    with pytest.raises(ValueError, match=r"equal shapes: .*\(4, 1\)"):
-        call(array(ONES), array(ONES[:, None]))

@@ -50,34 +50,6 @@ def test_n_step_discounts_of_unfinished_trajectory_o2():
     assert length.tolist() == [3, 3, 3, 3, 2, 1]
 
 
-DISCOUNT = 0.99
-
-
-def first_critic(action):
-    return 10 + 2 * action
-
-
-def second_critic(action):
-    return 12 - action
-
-
-# SPEC O7. Q1'(a) = 10 + 2a, Q2'(a) = 12 - a, r = 1; the std is 1, so the noise is used as given.
-@pytest.mark.parametrize(
-    ("policy", "noise", "discount", "action", "target"),
-    [
-        (0.3, 0.7, DISCOUNT, 0.8, 12.088),  # .7 → .5; a' .8; Q 11.6 and 11.2; 1 + .99·11.2
-        (0.9, 0.4, DISCOUNT, 1.0, 11.89),  # .9 + .4 = 1.3 → 1; Q 12 and 11; 1 + .99·11
-        (-0.8, -0.9, DISCOUNT, -1.0, 8.92),  # -.9 → -.5; -1.3 → -1; Q 8 and 13; 1 + .99·8
-        (0.3, 0.7, 0.0, 0.8, 1.0),  # terminated: the reward alone
-    ],
-)
-def test_clipped_double_q_target_by_hand_o7(array, policy, noise, discount, action, target):
-    smoothed = smoothed_action(array([[policy]]), array([[noise]]), 1.0, -0.5, 0.5)
-    np.testing.assert_allclose(smoothed, [[action]], rtol=1e-6)
-    lower = array(np.minimum(first_critic(np.asarray(smoothed)), second_critic(np.asarray(smoothed)))[:, 0])
-    np.testing.assert_allclose(bootstrap(array([1.0]), array([discount]), lower), [target], rtol=1e-6)
-
-
 def test_bootstrap_rejects_column_with_row_c14(array):
     row, column = array([1.0, 2.0]), array([[1.0], [2.0]])
     for arguments in ((column, row, row), (row, column, row), (row, row, column)):
@@ -88,27 +60,6 @@ def test_bootstrap_rejects_column_with_row_c14(array):
 def test_smoothing_noise_shared_by_dimensions_is_rejected(array):
     with pytest.raises(ValueError, match=r"noise \(3, 1\)"):
         smoothed_action(array(np.zeros((3, 2))), array(np.zeros((3, 1))), 0.2, -0.5, 0.5)
-
-
-REWARD, VALUE = np.array([1.0, 2, 3, 4]), np.array([0.5, 1, 1.5, 2])
-TERMINATED, TRUNCATED = np.array([0, 1, 0, 0], bool), np.array([0, 0, 1, 0], bool)
-# Values of the next observations: V(s1); 9, not used (terminated); V(final_obs) = 2.5, not V(s3) = 2; V(s4).
-NEXT_VALUE = np.array([1.0, 9, 2.5, 3])
-
-
-# SPEC O5. γ .9: δ = [1 + .9 - .5, 2 - 1, 3 + 2.25 - 1.5, 4 + 2.7 - 2] = [1.4, 1, 3.75, 4.7]; A_0 = 1.4 + .9 λ · 1.
-# γ .99: δ = [1 + .99 - .5, 2 - 1, 3 + 2.475 - 1.5, 4 + 2.97 - 2]; A_0 = 1.49 + .9405.
-@pytest.mark.parametrize(
-    ("discount", "trace", "expected"),
-    [
-        (0.9, 0.8, [2.12, 1, 3.75, 4.7]),
-        (0.99, 0.95, [2.4305, 1, 3.975, 4.97]),
-    ],
-)
-def test_gae_with_terminated_and_truncated_episodes_o5(discount, trace, expected):
-    found = generalized_advantages(REWARD, VALUE, NEXT_VALUE, TERMINATED, TRUNCATED, discount, trace)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-    assert found.dtype == np.float64
 
 
 @st.composite

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
 import socket
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hub_server import TOKEN, Server, serving
 
 import duetto
 from duetto.runs.run import Run
-
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]  # small_runs.py and commands.py
 
 
 @pytest.fixture(scope="session")
@@ -38,14 +34,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(trained: Path) -> Run:
     return Run(trained)
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Call `duetto ARGUMENTS ...` as the installed command does."""
-    from commands import called
-
-    return called(capsys)
 
 
 @pytest.fixture

@@ -59,15 +59,6 @@ def test_auto_selects_fastest_backend_and_visible_gpu(machine, cuda, observation
     assert learners.choose(observation, *requested) == expected
 
 
-@pytest.mark.parametrize(("backend", "package"), [("torch", "torch"), ("jax", "jax"), ("jax", "optax")])
-def test_missing_framework_error_names_install_command(monkeypatch, backend, package):
-    hide_package(monkeypatch, package, f"duetto.learners.{backend}", f"duetto.networks.{backend}")
-    with pytest.raises(UsageError) as refusal:
-        learners.build(backend, small(), VECTOR, ACTION)
-    expected = f"The {backend} backend needs {package}, which is not installed. Install: {install(backend)}"
-    assert str(refusal.value) == expected
-
-
 def test_other_missing_module_is_not_a_missing_framework(monkeypatch):
     """A bug in Duetto or a broken installation must not be reported as "pip install torch"."""
     hide_package(monkeypatch, "array_api_compat", "duetto.learners.torch")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import toy_networks
-from learning_cases import VECTOR, assert_same, batch, build, observations, small
+from learning_cases import VECTOR, aligned, assert_same, batch, build, observations, small
 
 from duetto.errors import CheckpointError
 from duetto.testing.conformance import flat
@@ -61,14 +61,6 @@ def test_state_dict_is_a_copy(backend):
     for values in handed:
         values["layers.0.weight"][:] = 0
     assert_same(flat(learner.state_dict()), flat(kept))
-
-
-def aligned(array):
-    memory = np.empty(array.nbytes + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[:] = array
-    return copy
 
 
 @pytest.mark.parametrize("part", ["parameters", "moments"])

@@ -18,16 +18,6 @@ def update_with_kl(learner, divergence):
     return learner.update(one._replace(action=action, log_prob=shifted))
 
 
-# Threshold .008: above .016 the rate is divided by 1.5, below .004 multiplied by 1.5, else unchanged.
-@pytest.mark.parametrize(("divergence", "expected"), [(0.02, 6.6666667e-4), (0.01, 1e-3), (0.003, 1.5e-3)])
-def test_learning_rate_adapts_to_kl_o13(backend, divergence, expected):
-    learner = build(backend, small(learning_rate=1e-3, learning_rate_kl=0.008, minibatches=1))
-    assert learner.learning_rates(0.0) == {"agent": 1e-3}
-    metrics = update_with_kl(learner, divergence)
-    assert metrics.value("approx_kl") == pytest.approx(divergence, rel=0.1)
-    assert learner.learning_rates(0.0)["agent"] == pytest.approx(expected, rel=1e-6)
-
-
 def test_mean_kl_adapts_learning_rate_once_per_epoch(backend):
     learner = build(backend, small(learning_rate=1e-3, learning_rate_kl=0.008, minibatches=4))
     rate = 1e-3

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from commands import called
 from synthetic_runs import write_synthetic_run
 
 from duetto.errors import UsageError
@@ -72,8 +72,7 @@ def test_invalid_table_name_is_refused_before_reading(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------- the command
-def test_table_command_prints_or_writes_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    command = called(capsys)
+def test_table_command_prints_or_writes_csv(tmp_path: Path, command: Any):
     run = write_synthetic_run(tmp_path / "a", [1, 2], metrics={"learn/x": [3, 4]})
     code, out, err = command("table", run, "--metric", "mean_return", "learn/x")
     assert (code, err) == (0, "")

@@ -90,11 +90,6 @@ def test_incompatible_source_run_is_refused_before_writing(
     assert not list(tmp_path.iterdir())
 
 
-def test_source_without_checkpoints_is_refused(tmp_path: Path):
-    with pytest.raises(UsageError, match="nowhere is no run to start from: it has no checkpoints"):
-        train(tmp_path, from_run=tmp_path / "nowhere", **RUN_OPTIONS)
-
-
 def test_from_checkpoint_requires_from_run(tmp_path: Path):
     with pytest.raises(UsageError, match="--from-checkpoint needs the run"):
         train(tmp_path, **RUN_OPTIONS, from_checkpoint=7)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import shutil
 import sys
@@ -14,7 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import yaml
-from fake_disk import CountingOS
+from fake_disk import FullOS
 from line_environment import Choosing, Components, Line, Looking, Unbounded
 from small_runs import StopAt, assert_same, checkpoints, notices, train
 
@@ -121,33 +120,18 @@ def test_unsuitable_environments_are_refused_before_writing(tmp_path: Path, envi
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"steps": 0}, "steps is 0; it must be at least 1."),
-        ({"backend": "tensorflow"}, "backend is 'tensorflow'; it must be one of auto, torch, jax."),
-        ({"num_envs": 0}, "num_envs is 0; it must be at least 1."),
-        ({"seed": -1}, "seed is -1; it must be at least 0."),
-        ({"environment_options": {"speed": 3}}, "Pendulum-v1 cannot be made with {'speed': 3}"),
-        *(({"name": name}, f"{name!r} cannot be a run's name") for name in ("../up", ".hidden", "a b")),
-    ],
-)
-def test_invalid_options_are_refused_before_writing(tmp_path: Path, options: dict[str, Any], sentence: str):
-    with pytest.raises(UsageError, match=re.escape(sentence)):
-        train(tmp_path / "runs", **options)
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(("backend", "package"), [("jax", "optax"), ("torch", "torch")])
+@pytest.mark.parametrize(("backend", "package"), [("jax", "jax"), ("jax", "optax"), ("torch", "torch")])
 def test_missing_framework_is_reported_with_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, package: str
 ):
-    for name in [name for name in sys.modules if name == f"duetto.learners.{backend}"]:
-        monkeypatch.delitem(sys.modules, name)
+    for name in (f"duetto.learners.{backend}", f"duetto.networks.{backend}"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr("duetto.learners.installed", lambda _: False)
-    with pytest.raises(UsageError, match=rf"{backend} backend needs {package}.*{re.escape(install(backend))}"):
+    with pytest.raises(UsageError) as refusal:
         train(tmp_path, backend=backend)
+    expected = f"The {backend} backend needs {package}, which is not installed. Install: {install(backend)}"
+    assert str(refusal.value) == expected
     assert list(tmp_path.iterdir()) == []
 
 
@@ -240,13 +224,9 @@ def test_resume_with_changed_sizes_is_refused(stopped_run: Run, changes: dict[st
 
 
 def test_full_disk_during_checkpoint_is_reported_and_resumable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    class FullOS(CountingOS):
-        def write(self, *_: Any) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
     def fill(trainer: Trainer) -> None:
         if trainer.step == 90:
-            monkeypatch.setattr(atomic_io, "os", FullOS())
+            monkeypatch.setattr(atomic_io, "os", FullOS(room=0))
 
     sentence = r"checkpoint at step 120 could not .*No space left on device. Free some space or fix that, then resume"
     with pytest.raises(CheckpointError, match=sentence):
@@ -268,14 +248,6 @@ def test_run_repr_metrics_and_folder_contents(tmp_path: Path):
     assert {path.name for path in run.path.iterdir()} == {
         ".lock", "checkpoints", "config.yaml", "evaluations.csv", "metrics.jsonl", "tensorboard"
     }  # fmt: skip
-
-
-def test_evaluate_reproduces_the_last_training_evaluation(tmp_path: Path):
-    run = train(tmp_path, steps=120, evaluation_episodes=3)
-    last = run.evaluations()[-1]
-    assert last["step"] == 120
-    assert run.evaluate(3).mean_return == pytest.approx(last["mean_return"], rel=1e-6)
-    assert run.evaluate(3, seed=5).mean_return != pytest.approx(last["mean_return"], rel=1e-3)
 
 
 def test_tensorboard_has_each_metrics_line_once(tmp_path: Path):

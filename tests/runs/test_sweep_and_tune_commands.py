@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import SMALL, called
+from commands import SMALL
 
 QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_steps=5")]
 
 
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+@pytest.fixture(autouse=True)
+def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-    return called(capsys)
 
 
 def test_sweep_command_prints_runs_and_json(command: Any, tmp_path: Path):

@@ -1,10 +1,6 @@
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent.parent / "training"))  # small_runs.py, fake_run.py and fake_disk.py
-
 from fake_run import NUM_ENVS, FakeMemory, save
 
 from duetto.storage.checkpoint import CheckpointStore

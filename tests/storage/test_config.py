@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import os
 import pickle
 import re
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from fake_disk import CountingOS
+from fake_disk import FullOS
 from line_environment import Line
 from small_runs import StopAt, assert_same, small, train
 
@@ -98,13 +97,9 @@ def test_options_unsupported_by_yaml_are_refused_before_writing(tmp_path: Path):
 
 
 def test_config_is_written_atomically(path: Path, monkeypatch: pytest.MonkeyPatch):
-    class Full(CountingOS):
-        def write(self, *_: Any) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
     save_config(path)
     before = path.read_bytes()
-    monkeypatch.setattr(atomic_io, "os", Full())
+    monkeypatch.setattr(atomic_io, "os", FullOS(room=0))
     with pytest.raises(DuettoError, match=r"config.yaml cannot be written: No space left on device"):
         save_config(path, preset="other")
     assert path.read_bytes() == before

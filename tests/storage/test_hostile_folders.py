@@ -17,7 +17,6 @@ from rich.console import Console
 import duetto
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.runs.run import Run
-from duetto.tools.cli import main
 from duetto.tools.plot import curves
 from duetto.training.progress_lines import say
 
@@ -226,13 +225,11 @@ def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == f"{shown}\n"
 
 
-def test_error_messages_escape_control_characters_of_the_config(run: Path, capsys: pytest.CaptureFixture[str]):
+def test_error_messages_escape_control_characters_of_the_config(run: Path, command: Any):
     values = yaml.safe_load((run / "config.yaml").read_text())
     for where in (("environment", "id"), ("algorithm", "name"), ("run", "backend")):
         changed = {**values, where[0]: values[where[0]] | {where[1]: "x\x1b[2Jy"}}
         (run / "config.yaml").write_text(yaml.safe_dump(changed))
-        with pytest.raises(SystemExit):
-            main(["evaluate", str(run)])
-        said = capsys.readouterr()
+        said = command("evaluate", run)
         assert "\x1b" not in said.out + said.err
         assert r"\x1b[2Jy" in said.err

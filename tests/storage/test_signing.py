@@ -16,7 +16,6 @@ from small_runs import CrashAt, CrashError, train
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import signing
-from duetto.tools.cli import main
 
 MODULE = """
 import gymnasium
@@ -143,29 +142,21 @@ def test_copying_networks_of_another_folder_needs_trust(killed_run: Path, key: P
 
 
 # ---------------------------------------------------------------------------------------------- --config
-def test_config_of_another_user_imports_nothing(
-    own_run: Path, import_marker: Path, key: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_config_of_another_user_imports_nothing(own_run: Path, import_marker: Path, key: Path, command: Any):
     """Unless the command names the environment. Options that name a module need trust in any case."""
     key.unlink()
     path = own_run / "config.yaml"
-    options = ["--config", str(path), "--runs-dir", str(own_run.parent / "new"), "--steps", "40"]
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "td3", *options])
-    assert ended.value.code == 2
-    assert f"imports or runs '{ID}', and it was not started by you" in capsys.readouterr().err
+    options = ["--config", path, "--runs-dir", own_run.parent / "new", "--steps", "40"]
+    code, _, err = command("train td3", *options)
+    assert (code, f"imports or runs '{ID}', and it was not started by you" in err) == (2, True)
     assert not import_marker.exists()
     assert not key.exists()
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "td3", ID, *options])
-    assert ended.value.code == 0
+    assert command("train td3", ID, *options).code == 0
     forget_import(import_marker)
     values = yaml.safe_load(path.read_text("utf-8"))
     values["environment"] = {"id": "Object", "remakeable": False, "options": {"env_id": ID}}
     path.write_text(yaml.safe_dump(values))
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "td3", "Pendulum-v1", *options, "--dry-run"])
-    assert ended.value.code == 2
+    assert command("train td3 Pendulum-v1", *options, "--dry-run").code == 2
     with pytest.raises(UsageError, match="--trust"):
         Run(own_run).config.check_trust("environment", own_run)
     assert not import_marker.exists()

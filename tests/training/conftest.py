@@ -1,4 +1,8 @@
-import sys
-from pathlib import Path
+import pytest
+from demonstrated import recorded
 
-sys.path += [str(Path(__file__).parents[1] / room) for room in ("runs", "environments")]  # helpers of other folders
+
+@pytest.fixture(scope="session")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Record episodes of CartPole. Tests must not change them."""
+    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")

@@ -56,6 +56,10 @@ class Line(gymnasium.Env):
         return np.full((5, 7, 3), self.time, np.uint8)  # odd sides, which H.264 does not support
 
 
+def zero_actions(obs: np.ndarray) -> np.ndarray:
+    return np.zeros((len(obs), 2), np.float32)
+
+
 class Components(Line):
     """A Line with nested Dict observations."""
 

@@ -94,3 +94,13 @@ class Pieces(Numbers):
 
     def see(self) -> Any:
         return {"camera": _picture(self.at, (3, 7, 7)), "inner": (np.int64(self.time), self.at.copy())}
+
+
+def collect_observations(environment: gymnasium.Env, count: int = 12) -> list[Any]:
+    """Return observations of a few episodes with random actions."""
+    environment.action_space.seed(0)
+    seen = [environment.reset(seed=0)[0]]
+    while len(seen) < count:
+        obs, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+        seen.append(environment.reset()[0] if terminated or truncated else obs)
+    return seen

@@ -23,11 +23,6 @@ OPTIONS: dict[str, Any] = {"environment": "CartPole-v1", "checkpoint_every": 0, 
 PAPER_LOSSES = {"margin_weight": 0.0, "one_step_weight": 0.0, "weight_decay": 0.0}
 
 
-@pytest.fixture(scope="module")
-def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
-
-
 def parameters(run: duetto.Run) -> dict[str, Any]:
     return checkpoints(run).load_latest().state["learner"]["parameters"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from line_environment import Components, Line
+from line_environment import Components, Line, zero_actions
 from small_runs import BRIEF, CrashAt, CrashError, differences, outcome, small, train
 
 import duetto
@@ -18,10 +18,6 @@ from duetto import environments
 from duetto.errors import UsageError
 from duetto.training import evaluation as evaluation_module
 from duetto.training.evaluation import evaluate
-
-
-def zero_actions(obs: np.ndarray) -> np.ndarray:
-    return np.zeros((len(obs), 2), np.float32)
 
 
 def test_evaluation_leaves_training_unchanged(tmp_path: Path):

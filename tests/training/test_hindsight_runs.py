@@ -19,19 +19,6 @@ from duetto.errors import EnvironmentFailedError, UsageError
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"n_step": 3}, "n_step is 3 and recurrent is none; with hindsight they must be 1 and none"),
-        ({"recurrent": "lstm"}, "n_step is 1 and recurrent is lstm; with hindsight they must be 1 and none"),
-    ],
-)
-def test_her_refuses_n_step_and_recurrent_options(options: dict[str, Any], sentence: str):
-    with pytest.raises(UsageError) as refusal:
-        duetto.TD3(**{"hindsight": "future"} | options)
-    assert str(refusal.value).startswith(sentence)
-
-
-@pytest.mark.parametrize(
     ("environment", "sentence"),
     [
         ("Pendulum-v1", "hindsight needs achieved_goal and desired_goal in observations"),

@@ -5,29 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from policy_environments import Free, Pieces, Several, Wander
+from policy_environments import Free, Pieces, Several, Wander, collect_observations
 from small_runs import small, train
 from vector_envs import Whole
 
 import duetto
-from duetto.errors import UsageError
 from duetto.training.trainer import Trainer
 
 SHORT_RUN: dict[str, Any] = {"steps": 64, "evaluate_every": 0, "num_envs": 2}
-
-
-def collect_observations(environment: gymnasium.Env, count: int = 12) -> list[Any]:
-    """Return observations of two episodes."""
-    environment.action_space.seed(0)
-    seen = [environment.reset(seed=0)[0]]
-    while len(seen) < count:
-        obs, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
-        seen.append(environment.reset()[0] if terminated or truncated else obs)
-    return seen
 
 
 @pytest.mark.parametrize("environment", [Several, Free, Pieces])
@@ -45,37 +33,7 @@ def test_ppo_agent_acts_the_same_on_both_frameworks(tmp_path: Path, environment:
     assert np.ptp(actions, axis=0).max() > 0, "actions that do not depend on observations"
 
 
-def test_minibatches_that_do_not_fit_a_rollout_are_refused(tmp_path: Path):
-    for minibatches, words in (
-        (5, r"A rollout of 16 steps in 2 environment\(s\) has 32 steps, which cannot be cut"),
-        (32, "32 minibatches of 32 steps have one step each. Choose fewer minibatches."),
-    ):
-        with pytest.raises(UsageError, match=words):
-            train(tmp_path, small("ppo", minibatches=minibatches), Wander, **SHORT_RUN)
-
-
 # ---------------------------------------------------------------------------------------------------- metrics
-def test_ppo_metric_names_and_ranges(tmp_path: Path):
-    run = train(tmp_path, small("ppo", max_grad_norm=0.5), Wander, **SHORT_RUN | {"log_every": 32})
-    first, second = run.metrics()
-    names = {name.removeprefix("learn/") for name in first if name.startswith("learn/")}
-    assert names == {
-        "agent_gradient_norm",
-        "agent_learning_rate",
-        "agent_loss",
-        "approx_kl",
-        "approx_kl_k2",
-        "clip_fraction",
-        "entropy",
-        "explained_variance",
-        "policy_loss",
-        "updates",
-        "value_loss",
-    }
-    assert (first["learn/updates"], second["learn/updates"]) == (2, 4)
-    assert first["learn/explained_variance"] < 1
-    assert 0 <= first["learn/clip_fraction"] <= 1
-    assert 0 < first["learn/entropy"] <= np.log(4) + 1e-6
 
 
 @pytest.mark.parametrize(("target_kl", "updates"), [(1e9, 12), (1e-9, 2)])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demonstrated import CHOICES, CUT, SEQUENCES, recorded
+from demonstrated import CHOICES, CUT, SEQUENCES
 from fake_run import flip_bit
 from mortal import killed, spawn
 from small_runs import (
@@ -108,11 +108,6 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "her": ("td3", GOALS, LINE),
 }
 FAST = {"jax-td3-prioritized-Pendulum-v1", "jax-ppo-normalized", "torch-ppo-everything", "torch-r2d3", "torch-her"}
-
-
-@pytest.fixture(scope="module")
-def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
 
 
 @pytest.mark.parametrize(

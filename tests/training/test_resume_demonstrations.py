@@ -21,11 +21,6 @@ LEARNERS: dict[str, dict[str, Any]] = {
 OPTIONS: dict[str, Any] = {"environment": "CartPole-v1", "num_envs": 2} | CUT
 
 
-@pytest.fixture(scope="module")
-def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
-
-
 class StopAfter:
     """A callback that stops the run after `updates` updates."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from line_environment import Components, Line
+from line_environment import Components, Line, zero_actions
 from small_runs import train
 
 from duetto import environments
@@ -20,10 +20,6 @@ from duetto.training.video import record
 
 pytest.importorskip("imageio")
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
-
-
-def zero_actions(obs: np.ndarray) -> np.ndarray:
-    return np.zeros((len(obs), 2), np.float32)
 
 
 def read_video(path: Path) -> tuple[np.ndarray, str]:

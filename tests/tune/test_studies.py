@@ -25,7 +25,6 @@ from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
 from duetto.storage import signing
 from duetto.storage.safe_yaml import read_yaml
-from duetto.tools.cli import main
 from duetto.tools.plot.curves import interquartile_mean
 from duetto.tools.tune.api import TuneResult
 
@@ -183,7 +182,7 @@ class Mine(DDPG):
 """
 
 
-def test_tune_searches_fields_of_custom_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+def test_tune_searches_fields_of_custom_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any):
     """It prints each notice of its runs once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
@@ -191,10 +190,7 @@ def test_tune_searches_fields_of_custom_algorithm(tmp_path: Path, monkeypatch: p
     call = ["tune", "./mine.py:Mine", "Pendulum-v1", "--trials", "1", "--seeds", "2", "--json"]
     for name, value in {**RUN, **FIXED, "hidden": 8, "random_steps": 100}.items():
         call += [f"--{name.replace('_', '-')}", str(value)]
-    with pytest.raises(SystemExit) as ended:
-        main([*call, "--environment-options", "max_episode_steps=5"])
-    found = json.loads(capsys.readouterr().out)
-    assert ended.value.code == 0
+    found = json.loads(command(*call, "--environment-options", "max_episode_steps=5").done().out)
     assert found["best"]["options"]["warmth"] == 0.5
     assert [Path(run).name for run in found["runs"]] == ["mine-Pendulum-v1-s0", "mine-Pendulum-v1-s1"]
     [notice] = found["notices"]

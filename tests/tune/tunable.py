@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import sweepable
 from line_environment import Line
 
 
@@ -22,16 +23,7 @@ class RaisesOnce(Line):
         return super().step(action)
 
 
-RUN: dict[str, Any] = {
-    "steps": 60,
-    "backend": "torch",
-    "device": "cpu",
-    "threads": 1,
-    "evaluate_every": 20,
-    "evaluation_episodes": 1,
-    "checkpoint_every": 20,
-    "log_every": 20,
-}
+RUN: dict[str, Any] = sweepable.RUN | {"threads": 1}
 FIXED: dict[str, Any] = {"hidden": (8,), "batch_size": 4, "random_steps": 10, "learning_starts": 10, "n_step": 1}
 SEARCH: dict[str, Any] = {"actor_learning_rate": "auto", "discount": "auto", "exploration_noise": "auto"}
 SMALL: dict[str, Any] = {"search": SEARCH, "search_only": True, "seeds": 2, **RUN, **FIXED}

@@ -1,4 +1,0 @@
-import sys
-from pathlib import Path
-
-sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]  # small_runs.py and commands.py
