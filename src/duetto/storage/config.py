@@ -56,7 +56,7 @@ class RunOptions:
     seed: Annotated[int, Bounds(0)] = 0
     """Seed of all random numbers. Environment i gets seed + i."""
     backend: Literal["auto", "torch", "jax"] = "auto"
-    """Framework. auto: the faster installed framework for the environment; with a GPU, it must detect the GPU."""
+    """Framework. auto: the faster installed framework for the environment; with a GPU, among those that detect it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of networks and updates."""
     precision: Literal["float32", "bf16"] = "float32"

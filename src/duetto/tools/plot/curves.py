@@ -40,7 +40,7 @@ class Curve:
     notices: tuple[str, ...]  # a sentence for each file with unreadable lines
 
     def last(self) -> tuple[float, float | None, float | None]:
-        """Return the interquartile mean at the last step, and the interval's bounds (None without an interval)."""
+        """Return the interquartile mean at the last step, and its confidence interval's bounds (None without one)."""
         middle, interval = interquartile(self.values[:, -1:])
         low, high = (None, None) if interval is None else interval[:, 0].tolist()
         return float(middle[0]), low, high

@@ -206,7 +206,7 @@ def _newest_video(folder: Path) -> Path | None:
 
 
 def config_text(run: Recorded) -> str:
-    """Return the text of the run's `config.yaml`, without signatures."""
+    """Return the text of the run's `config.yaml`, without its cryptographic signature."""
     text = safe_open.read_file(run.folder / "config.yaml", LARGEST).decode()
     return short(re.sub(r"(?m)^ *signature: .*\n", "", text), _LONGEST_CONFIG)
 
