@@ -199,13 +199,7 @@ def _add(section: Any, name: str, annotation: Any, is_required: bool, default: A
     kind, arg = taken_apart(annotation)
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
     is_off = default is None or default is False or default in ("", ())
-    hint = (
-        " (required)"
-        if is_required and not arg.is_positional
-        else ""
-        if is_required or is_off
-        else f" (default: {shown})"
-    )
+    hint = " (required)" if is_required and not arg.is_positional else "" if is_off else f" (default: {shown})"
     form: dict[str, Any] = {
         "default": SUPPRESS,
         "help": SUPPRESS if is_hidden else (arg.help + hint).replace("%", "%%"),
