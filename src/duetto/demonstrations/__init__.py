@@ -3,7 +3,7 @@
 Observations, actions and rewards have the format of a training run's `VecEnv`.
 
     types.py              demonstrations, their metadata, and checks that they fit an environment
-    recording.py          record an expert; replay a demonstration
+    recording.py          record an expert, without the episodes that `keep` rejects; replay a demonstration
     dataset.py            write and load demonstrations
     minari_datasets.py    import and export Minari datasets
 """

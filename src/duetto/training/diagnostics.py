@@ -1,8 +1,8 @@
-"""Warnings about a run that does not learn.
+"""Warnings and errors about a run that does not learn.
 
 before the run     the run ends before its first update, or all actions are random          a notice
 during the run     entropy or KL divergence shows a collapsed policy (`Algorithm.symptom`)  a notice, once
-                   a parameter or a metric is NaN or infinite                               NonFiniteError
+                   a parameter is NaN or infinite (for a metric, `MetricLog.look` checks)   NonFiniteError
 after the run      no update was made, for example because no episode ended                 a notice
 """
 

@@ -3,7 +3,7 @@
 commands            commands that are one function each, whose parameters are the options
 train               the commands train, sweep and tune
 learning            the options that train, sweep and tune share
-demos               `duetto demos record`, `export`, `import` and `inspect`
+demos               `duetto demos record` (which episodes it keeps), `export`, `import` and `inspect`
 options             options of several commands, and the functions that parse their values
 parser              argparse, with option groups, a short and a full help, and one-line errors
 output              JSON, file names, notices and errors
