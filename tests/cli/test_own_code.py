@@ -325,4 +325,4 @@ def test_missing_environment_module_is_reported(duetto: Command):
     code, _, err = duetto("train", "td3", "found_nowhere:HereAlone-v0")
     assert code == 2
     assert "cannot be made: ModuleNotFoundError: No module named 'found_nowhere'" in err
-    assert err.endswith("for a file, write ./FILE.py:CLASS.\n")
+    assert err.endswith("for a file, write ./FILE.py:NAME.\n")

@@ -140,7 +140,7 @@ def test_report_loads_nothing_and_runs_no_script(tmp_path: Path):
         (
             {"environment": {"id": "G", "options": {}, "remakeable": False}},
             "duetto train td3 --config config.yaml ENVIRONMENT --seed 0",
-            "Environment: G was a Python object; ENVIRONMENT is its id or FILE.py:CLASS.",
+            "Environment: G was a Python object; ENVIRONMENT is its id or FILE.py:NAME.",
         ),
         (
             {"other_seeds": [2, 1]},

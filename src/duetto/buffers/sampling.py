@@ -67,7 +67,7 @@ class ReplaySampler:
         return (np.arange(size) + random.random(size)) * (line.length / size)
 
     def weights(self, masses: np.ndarray, least: float) -> np.ndarray:
-        """Return the importance weights of a batch's items, (B,) float32, and count the batch.
+        """Return the importance weights of a batch's items, (B,) float32; increment the number of drawn batches.
 
         `masses` (B,) has p^α of these items. `least` is the smallest p^α of all items in the buffer.
         """

@@ -24,7 +24,7 @@ class SyncSource(BlockSource):
                                           ^ all wait for the slowest, and for the learner
 
     Actors make block k with weights that have learned from the blocks before k - 1, while the learner learns from
-    block k - 1. A vector step has the steps of all actors, in the actors' order. The numbers depend only on the number
+    block k - 1. A vector step has the steps of all actors, in the actors' order. Results depend only on the number
     of actors and the block length.
     """
 

@@ -89,7 +89,7 @@ def check(
     crashes and hangs of the environment become findings and are not raised.
 
     Args:
-        environment: An id, FILE.py:CLASS, a Gymnasium environment, or a callable that makes one (a class or function).
+        environment: An id, FILE.py:NAME, a Gymnasium environment, or a callable that makes one (a class or function).
         environment_options: Arguments for its constructor, as in `duetto.train`.
         steps: Maximum number of random steps; a slow environment takes fewer.
         timeout: Seconds after which a call is reported as a hang. The constructor always has at least 120 seconds.

@@ -99,7 +99,7 @@ def register(environment: str) -> None:
 
 
 def resolved(environment: Any) -> Any:
-    """Return the class or function that "FILE.py:CLASS" names; other values are returned unchanged.
+    """Return the class or function that "FILE.py:NAME" names; other values are returned unchanged.
 
     This runs the file. Callers must first verify a name that comes from a run's folder (`storage.signing`).
 
@@ -180,7 +180,7 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ModuleNotFoundError) and family:
         return missing(family, environment, error)
     hint = (
-        " For a module, install it or set PYTHONPATH; for a file, write ./FILE.py:CLASS."
+        " For a module, install it or set PYTHONPATH; for a file, write ./FILE.py:NAME."
         if ":" in environment and isinstance(error, ModuleNotFoundError)
         else ""
     )
@@ -209,9 +209,9 @@ DEVICE_FAMILIES = {
 
 
 def is_device(environment: Any) -> bool:
-    """Return whether an id, FILE.py:CLASS, class or instance is of a `DeviceEnv`. Does not import JAX.
+    """Return whether an id, FILE.py:NAME, class or instance is of a `DeviceEnv`. Does not import JAX.
 
-    Runs the file of FILE.py:CLASS.
+    Runs the file of FILE.py:NAME.
     """
     if isinstance(environment, str) and not user_code.is_file(environment):
         return environment.partition(":")[0] in DEVICE_FAMILIES

@@ -28,7 +28,7 @@ def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
 
 
 def places(env: gymnasium.Env) -> list[Place]:
-    """Find the generators that are attributes of a layer, and the generators that its spaces already have."""
+    """Find the random generators in the attributes of a wrapper or environment, and those that its spaces have."""
     found: list[Place] = []
     spaces: dict[int, Place] = {}  # by identity, since wrappers share the environment's space
     for depth, layer in enumerate(layers(env)):

@@ -157,7 +157,7 @@ def needed(values: Mapping[str, Any]) -> list[str]:
     sentences = {
         f"Networks: {', '.join(_networks(values))} are Python classes; pass them to duetto.train.": _networks(values),
         f"Algorithm: the class {_class(origin)} in {_name(origin.get('file') or 'a file, FILE.py')}.": origin,
-        f"Environment: {environment} was a Python object; ENVIRONMENT is its id or FILE.py:CLASS.": by_object,
+        f"Environment: {environment} was a Python object; ENVIRONMENT is its id or FILE.py:NAME.": by_object,
         f"Environment: {user_code.short(environment)}.": ":" in environment and not by_object,
         f"First networks: step {start.get('step')} of the run {_name(start.get('run'))}; give it with --from RUN "
         f"--from-checkpoint {start.get('step')}.": start,

@@ -2,8 +2,9 @@
 
 Every `log_every` steps, and at the end, the log writes one line. The line contains means over the updates since the
 last line, and means of the numbers that callbacks logged since then. Until a line is due, metrics stay on the device,
-so that the loop does not wait for the device; a NaN or infinite one then raises NonFiniteError. Keys that start with "time/" depend on the machine. Two runs
-with the same config have equal values for all other keys, except keys from callbacks.
+so that the loop does not wait for the device. Then a NaN or infinite metric raises NonFiniteError. Keys that start with
+"time/" depend on the machine. Two runs with the same config have equal values for all other keys, except keys from
+callbacks.
 """
 
 from __future__ import annotations
