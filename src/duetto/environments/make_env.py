@@ -59,8 +59,9 @@ def make(
 
     Args:
         environment: An id ("HalfCheetah-v5", "module:Id-v0", "envpool:Id"), a class or function in a file
-            ("FILE.py:NAME"), an instance (then num_envs is 1), a Gymnasium vector environment in any autoreset mode (with its own num_envs),
-            or a factory: the environment's class, or a callable that returns a new environment at each call.
+            ("FILE.py:NAME"), an instance (then num_envs is 1), a Gymnasium vector environment in any autoreset mode
+            (with its own num_envs), or a factory: the environment's class, or a callable that returns a new
+            environment at each call.
         num_envs: Number of environments.
         vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
             Each process is a new Python that does not import the script.
