@@ -76,7 +76,7 @@ def test_report_shows_results_configs_and_commands(tmp_path: Path, capsys: pytes
     runs.append(write_synthetic_run(tmp_path / "other", [1234.5, 2, 3], algorithm="dqn", environment="CartPole-v1"))
     seen = report_page(runs, tmp_path)
     assert capsys.readouterr() == ("", "")
-    assert seen.texts["h1"] == ["td3, dqn on Pendulum-v1, CartPole-v1"]
+    assert seen.texts["h1"] == ["td3; dqn on Pendulum-v1, CartPole-v1"]
     assert seen.texts["h2"][:3] == ["Results", "Curves", "Learning"]
     rows = [re.sub(r"\s+", " ", row) for row in seen.texts["tr"]]
     assert any("td3" in row and "3.5" in row for row in rows), rows  # the mean of the last values

@@ -161,7 +161,7 @@ PARTS = to_gymnasium(Layout(Components().observation_space).space)
         (VECTOR, list(torch.zeros(2, requires_grad=True)), r"no observation \(RuntimeError\)"),
         (VECTOR, None, "an observation that is None"),
         (VECTOR, np.array([np.nan, 0.0]), "is NaN, infinite or beyond float32"),
-        (PARTS, {"nothing": 1}, "an observation inner/still that is None"),
+        (PARTS, {"nothing": 1}, "has no inner/still, inner/when"),
         (PICTURE, np.full((2, 2, 1), 0.5), "its space wants uint8"),
         (Discrete(4, start=2), 1, "is not in its space"),
         (MultiDiscrete([2, 5]), [2, 0], "is not in its space"),

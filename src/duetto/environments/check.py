@@ -23,9 +23,11 @@ from gymnasium.utils import env_checker
 from gymnasium.vector import VectorEnv
 
 from duetto.algorithms import ALGORITHMS
+from duetto.cpu import cores
 from duetto.environments import atari, env_registry, envpool_vector, make_env, obs_tree, validation
 from duetto.environments.actions import KEY
 from duetto.environments.engines import label_of
+from duetto.environments.spaces import Layout
 from duetto.environments.subproc import MORE_TIME, SubprocEngine
 from duetto.environments.vec_env import Episode, Transition, VecEnv
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
@@ -221,7 +223,7 @@ def check_rollout(findings: Findings, vec: VecEnv, most: int) -> None:
         findings.add("masks", costs=costs)
     rate = steps / seconds
     hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours. Use several processes "
-    slow = f"{hours}(--num-envs 8 --vectorization subprocess)." if rate < SLOW else ""
+    slow = f"{hours}(--num-envs {min(8, cores())} --vectorization subprocess)." if rate < SLOW else ""
     findings.add("speed", costs=slow, fine=f"{rate:,.0f} steps per second in a separate process, resets included.")
 
 
@@ -261,6 +263,8 @@ def _check_episodes(findings: Findings, limit: int | None, ends: list[tuple[int,
     terminated = sum(terminated for _, terminated, _ in ends)
     truncated = sum(truncated and not terminated for _, terminated, truncated in ends)
     both = sum(terminated and truncated for _, terminated, truncated in ends)
+    longest = max(lengths, default=0)
+    at_most = lengths.count(longest)
     broken = costs = ""
     if 2 * both > count:  # a few are right: a task may be over exactly at the time limit
         broken = (
@@ -268,11 +272,12 @@ def _check_episodes(findings: Findings, limit: int | None, ends: list[tuple[int,
             "came after a time limit. Return terminated=True only if the task is over, and truncated=True alone for a "
             "time limit."
         )
-    elif count >= 3 and not truncated and not both and 1 < lengths[0] == min(lengths) == max(lengths):
+    elif not truncated and not both and longest > 1 and at_most >= max(3, count / 2):
         costs = (
-            f"All {count} episodes terminated after exactly {lengths[0]} steps. If this is a time limit, return "
-            "truncated=True and terminated=False (or register max_episode_steps): values are learned as if nothing "
-            "came after it. If the task really ends there, observe the remaining time."
+            f"{f'All {count}' if at_most == count else f'{at_most} of {count}'} episodes terminated after exactly "
+            f"{longest} steps. If this is a time limit, return truncated=True and "
+            "terminated=False (or register max_episode_steps): values are learned as if nothing came after it. If the "
+            "task really ends there, observe the remaining time."
         )
     elif limit is None and not truncated and not both and count < 3:
         costs = (
@@ -304,7 +309,7 @@ def check_gymnasium(findings: Findings, vec: VecEnv) -> None:
     findings.doing = "while Gymnasium's checker ran"
     costs = vec.call(_objection)
     if "observation space" in costs:
-        costs += " Return observations with its shape and dtype, within its bounds."
+        costs += vec.call(_wrong_dtypes) or " Return observations with its shape and dtype, within its bounds."
     findings.add("gymnasium", costs=costs, fine="Gymnasium's checker objects to nothing.")
 
 
@@ -315,6 +320,17 @@ def _objection(env: gymnasium.Env) -> str:
         objection = " ".join(str(error).split()) or type(error).__name__
         return f"Gymnasium's checker, which stops at its first objection, objects: {objection}"
     return ""
+
+
+def _wrong_dtypes(env: gymnasium.Env) -> str:
+    """Return a sentence for each part of the observation whose dtype is not its space's."""
+    obs, _ = env.reset(seed=0)
+    sentences = ""
+    for leaf in Layout(env.observation_space).leaves:
+        given, wanted = obs_tree.array(leaf.find(obs)).dtype, leaf.find(env.observation_space).dtype
+        if given != wanted:
+            sentences += f" The {leaf.describe()} is {given}, its space says {wanted}: use astype(np.{wanted})."
+    return sentences
 
 
 def check_render(findings: Findings, make: Callable[..., VecEnv], metadata: dict[str, Any]) -> None:

@@ -278,6 +278,8 @@ def to_batch(layout: environments.Layout, given: Any, several: bool) -> Any:
     """
     if not layout.single:
         given = {leaf.name: _part(given, leaf.name) for leaf in layout.leaves}
+        if missing := [name for name, part in given.items() if part is None]:
+            raise UsageError(f"The observation has no {', '.join(missing)}; the agent needs {', '.join(given)}.")
     try:
         if several:
             obs = layout.batch(given, len(given if layout.single else given[layout.leaves[0].name]))
@@ -288,8 +290,9 @@ def to_batch(layout: environments.Layout, given: Any, several: bool) -> Any:
             f"The observation does not fit the agent: {getattr(error, 'what', f'{error}.')} act takes one observation, "
             "act_batch several."
         ) from error
-    if not all(np.isfinite(part).all() for _, part in obs_tree.parts(obs) if part.dtype.kind == "f"):
-        raise UsageError(f"The observation is NaN, infinite or beyond float32 ({given!r:.80}).")
+    for name, part in obs_tree.parts(obs):
+        if part.dtype.kind == "f" and not np.isfinite(part).all():
+            raise UsageError(f"The {f'observation {name}'.rstrip()} is NaN, infinite or beyond float32: {part!r:.80}.")
     return obs
 
 

@@ -29,7 +29,7 @@ from duetto.training.policy import EvaluationPolicy
 
 Format = Literal["onnx", "torch", "jax"]
 FORMATS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {  # file ending, packages, their extras
-    "onnx": (".onnx", ("torch", "onnx", "onnxscript", "onnxruntime"), ("torch", "onnx")),
+    "onnx": (".onnx", ("torch", "onnx", "onnxscript", "onnxruntime"), ("onnx",)),
     "torch": (".pt2", ("torch",), ("torch",)),
     "jax": (".stablehlo", ("jax",), ("jax",)),
 }

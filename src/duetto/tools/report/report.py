@@ -114,7 +114,7 @@ def _context(runs: Iterable[str | Path], metric: str) -> dict[str, Any]:
     seeds = sum(len(group.members) for group in grouped)
     notices = [*(notice for each in curves for notice in each.notices), *missing]
     return {
-        "title": f"{few(labels, most=3)} on {few(environments, most=3)}",
+        "title": f"{few(labels, 3, '; ')} on {few(environments, most=3)}",
         "about": f"{len(grouped)} curve{'s' * (len(grouped) > 1)} of {seeds} run{'s' * (seeds > 1)}",
         "metric": short(metric).replace("_", " "),
         "notices": list(dict.fromkeys(notices)),
