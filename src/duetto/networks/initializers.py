@@ -10,7 +10,7 @@ import numpy as np
 
 from duetto.cpu import one_blas_thread
 from duetto.networks.layers import RecurrentSpec, Stack, projected
-from duetto.networks.specs import AnyNetworkSpec, Initializer, NetworkSpec, ParameterSpec
+from duetto.networks.specs import AnyNetworkSpec, Initializer, ParameterSpec
 
 Random = np.random.Generator
 
@@ -24,10 +24,7 @@ class _Array(NamedTuple):
 def initial_parameters(spec: AnyNetworkSpec, random: Random) -> dict[str, np.ndarray]:
     """Draw a network's initial arrays (float32): parameters, then running statistics. Not for custom networks."""
     values = {array.name: array.draw(random, array.shape).astype(np.float32) for array in _arrays(spec)}
-    if spec.projected:
-        assert isinstance(spec, NetworkSpec)
-        values |= projected(spec.head_stacks, values)
-    return values
+    return values | projected(spec.projected_stacks, values)
 
 
 def parameter_shapes(spec: AnyNetworkSpec) -> dict[str, tuple[int, ...]]:
