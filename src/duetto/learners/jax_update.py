@@ -66,7 +66,8 @@ class CompiledUpdate:
         trace = TracedUpdate(self._learner, state, rates, scheduled, getattr(batch, "mask", None))
         with jax.numpy_rank_promotion("raise"), self._learner.exactly():
             self._learner.algorithm.update(trace, batch, noise, self._phase)
-        self.names, self.changes = tuple(trace.names), tuple(sorted(trace.changed))
+        self.names = tuple(trace.names)
+        self.changes = tuple(name for name in sorted(state) if trace.state[name] is not state[name])
         self._rows = len(jax.tree.leaves(batch)[0])
         return {name: trace.state[name] for name in self.changes}, jnp.stack(trace.values), trace.priority
 
@@ -111,7 +112,6 @@ class TracedUpdate(Updater):
         self.state: State = dict(state)
         self.scheduled: dict[str, Any] = scheduled
         self._rates = rates
-        self.changed: set[str] = set()
         self.names: list[str] = []
         self.values: list[Array] = []
         self.priority: Array | None = None
@@ -138,8 +138,7 @@ class TracedUpdate(Updater):
         learned = jax.tree.map(lambda w, s: w - rate * s, learned, step)
         values = dict(zip(net.names, learned, strict=False))  # without the running statistics
         values |= projected(self.learner.specs[name].projected_stacks, values)
-        self._set(key, [*values.values(), *after])
-        self._set(f"optimizer/{name}", moments)
+        self.state |= {key: [*values.values(), *after], f"optimizer/{name}": moments}
         self.priority = info.get(PRIORITY, self.priority)
         names, metrics = summarize(info | norm, jnp, self._mask)
         self.names += [f"{name}_loss", *names]
@@ -154,8 +153,4 @@ class TracedUpdate(Updater):
             return t + tau * (s - t) if tau < 0.5 else s - (1 - tau) * (s - t)  # as torch.lerp: τ = 1 copies every bit
 
         number = self.learner._nets[source].learned
-        self._set(f"net/{target}", [*map(between, old[:number], new[:number]), *new[number:]])
-
-    def _set(self, key: str, value: Any) -> None:
-        self.state[key] = value
-        self.changed.add(key)
+        self.state[f"net/{target}"] = [*map(between, old[:number], new[:number]), *new[number:]]

@@ -76,7 +76,7 @@ class Policy(ABC):
 
     def _callable(self, name: str, net: Any) -> Any:
         """Return network `name` as losses and policies call it: `net`, or if recurrent, a new `RecurrentUnroll`."""
-        return RecurrentUnroll(net, name, self.specs[name].members) if self.specs[name].recurrent else net
+        return RecurrentUnroll(net, name) if self.specs[name].recurrent else net
 
     @abstractmethod
     def load_parameters(self, parameters: Parameters) -> None:

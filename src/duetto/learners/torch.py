@@ -41,8 +41,7 @@ from duetto.learners.base import (
     summarize,
 )
 from duetto.learners.cuda_graphs import GraphRecorder
-from duetto.learners.policy import Parameters as Values
-from duetto.learners.policy import carried, matched
+from duetto.learners.policy import Parameters, carried, matched
 from duetto.learners.runtime import available_threads, keep_freed_memory, torch_threads
 from duetto.learners.torch_adam import Adam
 from duetto.networks.layers import projected
@@ -277,14 +276,14 @@ class TorchLearner(Learner, Updater):
 
     # ------------------------------------------------------------------------------------------------ state
     @override
-    def parameters(self, *networks: str) -> Values:
+    def parameters(self, *networks: str) -> Parameters:
         return {
             name: {key: value.detach().cpu().numpy().copy() for key, value in self._nets[name].values.items()}
             for name in networks or self._nets
         }
 
     @override
-    def load_parameters(self, parameters: Values) -> None:
+    def load_parameters(self, parameters: Parameters) -> None:
         self._numpy_policy = None
         shapes = {name: {key: tuple(x.shape) for key, x in net.values.items()} for name, net in self._nets.items()}
         matching = {name: matched(parameters.get(name, {}), shapes[name], name) for name in self._nets}
