@@ -45,12 +45,12 @@ def test_auto_with_one_or_no_framework_installed(machine):
         ("", VECTOR, ("auto", "auto"), ("jax", "cpu")),
         ("", BOTH, ("auto", "auto"), ("torch", "cpu")),
         ("", VECTOR, ("torch", "cpu"), ("torch", "cpu")),
-        ("", VECTOR, ("jax", "cuda"), ("jax", "cuda")),  # the learner rejects it
+        ("", VECTOR, ("jax", "cuda"), ("jax", "cuda")),  # `build` rejects it
         ("torch jax", VECTOR, ("auto", "auto"), ("torch", "cuda")),
         ("torch", VECTOR, ("jax", "auto"), ("jax", "cpu")),
         ("torch", VECTOR, ("torch", "auto"), ("torch", "cuda")),
         ("jax", VECTOR, ("auto", "auto"), ("jax", "cuda")),  # PyTorch sees no GPU
-        ("neither", VECTOR, ("auto", "cuda"), ("torch", "cuda")),  # the learner rejects it
+        ("neither", VECTOR, ("auto", "cuda"), ("torch", "cuda")),  # `build` rejects it
         ("neither", VECTOR, ("auto", "auto"), ("jax", "cpu")),  # JAX is faster on a CPU
     ],
 )
@@ -81,10 +81,6 @@ def hide_package(monkeypatch, package, *importers):
 
 
 def test_missing_gpu_is_rejected(backend, monkeypatch):
-    from duetto.learners import jax as jax_learner
-    from duetto.learners import torch as torch_learner
-
-    for module, name in ((torch_learner, "has_cuda"), (jax_learner, "jax_has_cuda")):
-        monkeypatch.setattr(module, name, lambda: False)
+    monkeypatch.setattr(learners, "_has_cuda", lambda backend, threads: False)
     with pytest.raises(UsageError, match=r"finds no CUDA device\. Use --device cpu"):
         learners.build(backend, small(), VECTOR, ACTION, device="cuda")

@@ -1,6 +1,6 @@
 """Updates recorded as CUDA graphs, tested without a GPU.
 
-`CpuTape` works like a CUDA graph on the CPU: it records operations with the memory that they read and write, and
+`CpuRecorder` works like a CUDA graph on the CPU: it records operations with the memory that they read and write, and
 replays them in that memory without running Python. A value that is not a tensor stays as recorded, so an update that
 reads changing values from Python gives wrong results in these tests.
 
@@ -48,15 +48,15 @@ class _Operations(TorchDispatchMode):
         return given
 
 
-class CpuTape:
-    """A `Tape` that records and replays operations on the CPU."""
+class CpuRecorder(GraphRecorder):
+    """Records and replays operations on the CPU."""
 
     recorded = 0
 
-    def warm_up(self) -> contextlib.AbstractContextManager[None]:
+    def _warm_up(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def record(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+    def _capture(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         self.recorded += 1
         with _Operations() as tape:
             results = work()
@@ -75,7 +75,7 @@ def recording(learner: Any) -> Any:
     """Make the learner record its updates, as on a GPU."""
     assert isinstance(learner, TorchLearner)
     assert learner._recordable()
-    learner._recorder = GraphRecorder(CPU, learner._changing, CpuTape())
+    learner._recorder = CpuRecorder(CPU, learner._changing)
     return learner
 
 
@@ -120,7 +120,7 @@ def test_new_batch_shape_triggers_new_recording():
     """The warm-up before a recording changes no state, and later updates do not overwrite metrics."""
     learner, direct = recording(build("torch", small(TD3))), build("torch", small(TD3))
     metrics = [[one.update(batch(size)) for one in (learner, direct)] for size in (32, 32, 16, 16, 32)]
-    assert learner._recorder._tape.recorded == 4  # two phases of two sizes
+    assert learner._recorder.recorded == 4  # two phases of two sizes
     assert {name: state["steps"] for name, state in learner.optimizer_state().items()} == {"critic": 5, "actor": 2}
     for one, other in metrics:
         np.testing.assert_allclose(on_host(one.values), on_host(other.values), rtol=1e-4, atol=1e-6)
@@ -186,15 +186,15 @@ class _NoPythonNumbers(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _MetaTape(CpuTape):
+class _MetaRecorder(CpuRecorder):
     @contextlib.contextmanager
-    def warm_up(self) -> Iterator[None]:
+    def _warm_up(self) -> Iterator[None]:
         with _NoCopies(), _NoPythonNumbers():
             yield
 
-    def record(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+    def _capture(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         self.recorded += 1
-        with self.warm_up():
+        with self._warm_up():
             return lambda: None, work()
 
 
@@ -203,7 +203,7 @@ def build_on_meta_device(trial: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(recorded.DeviceInputs, "copy", lambda self, inputs: None)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # it fails for meta
     learner: Any = learners.build("torch", trial.algorithm, trial.observation, trial.action, device="meta")
-    learner._recorder = GraphRecorder(learner.device, learner._changing, _MetaTape())
+    learner._recorder = _MetaRecorder(learner.device, learner._changing)
     return learner
 
 
@@ -214,4 +214,4 @@ def test_updates_contain_only_recordable_operations(name: str, monkeypatch: pyte
             learner = build_on_meta_device(trial, monkeypatch)
             for one in trial.batches(conformance.UPDATES):
                 learner.update(one)
-            assert learner._recorder._tape.recorded > 0
+            assert learner._recorder.recorded > 0

@@ -59,8 +59,7 @@ def test_gpu_matrix_products_use_full_float32(monkeypatch: pytest.MonkeyPatch):
         learner.on_gpu = on_gpu
         precisions.clear()
         obs = np.zeros((2, 5), np.float32)
-        state = {name: learner._state[f"net/{name}"] for name in learner.algorithm.acting_networks}
-        acting = str(jax.make_jaxpr(learner._program(learner.algorithm.act))(state, obs, None))
+        acting = str(jax.make_jaxpr(learner._program(learner.algorithm.act))(learner.state, obs, None))
         by_acting = len(precisions)
         learner.update(batch())
         return acting, precisions[by_acting:]

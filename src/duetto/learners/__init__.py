@@ -41,6 +41,10 @@ Backend = Literal["torch", "jax"]
 Device = Literal["cpu", "cuda"]
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "optax")}
+NO_CUDA: dict[str, str] = {
+    "torch": "PyTorch finds no CUDA device. Use --device cpu, or install a CUDA build of PyTorch",
+    "jax": "JAX finds no CUDA device. Use --device cpu, or pip install 'jax[cuda13]'",
+}
 
 
 def installed(backend: Backend) -> bool:
@@ -69,7 +73,7 @@ def choose(
                 return candidate, "cuda"
         if device == "auto":
             return choose(observation, backend, "cpu", threads, possible)
-    return candidates[0], wanted  # if this backend cannot use CUDA, its learner raises UsageError
+    return candidates[0], wanted  # if this backend cannot use CUDA, `build` raises UsageError
 
 
 def _fastest_first(observation: Space, device: Device, possible: Sequence[Backend]) -> list[Backend]:
@@ -114,25 +118,23 @@ def build(
     If `seed` is a sequence, return one learner that trains all these seeds, for `multi_seed.SeedGroup` only.
 
     Raises:
-        UsageError: The framework is not installed.
+        UsageError: The framework is not installed, or finds no CUDA device.
     """
     arguments: Any = (algorithm, observation, action, seed, device, precision, threads)
     try:
-        if backend == "torch" and isinstance(seed, int):
-            from duetto.learners.torch import TorchLearner
-
-            return TorchLearner(*arguments)
+        if device == "cuda" and installed(backend) and not _has_cuda(backend, threads):
+            raise UsageError(
+                f"{NO_CUDA[backend]}. To continue a run from a GPU, set `device: cpu` in its config.yaml and add "
+                "--accept-changes."
+            )
         if backend == "torch":
+            from duetto.learners.torch import TorchLearner
             from duetto.learners.torch_vmap import TorchVmapLearner
 
-            return TorchVmapLearner(*arguments)
-        if isinstance(seed, int):
-            from duetto.learners.jax import JaxLearner
+            return (TorchLearner if isinstance(seed, int) else TorchVmapLearner)(*arguments)
+        from duetto.learners.jax import JaxLearner, JaxVmapLearner
 
-            return JaxLearner(*arguments)
-        from duetto.learners.jax import JaxVmapLearner
-
-        return JaxVmapLearner(*arguments)
+        return (JaxLearner if isinstance(seed, int) else JaxVmapLearner)(*arguments)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA[backend]:
             raise

@@ -143,22 +143,20 @@ class Learner(Policy):
         No batch may depend on the updates before it. For each epoch of a rollout, pass the same batch object.
         """
         metrics: list[Metrics] = []
-        for updates in self._prepare_each(batches, progress):
-            metrics += self.update_alike(updates)
-            self._adapt_rates(metrics[-1])
+        pairs = zip(batches, progress, strict=True)
+        while updates := [self._prepare(*pair) for pair in islice(pairs, self.at_once)]:
+            for group in self._alike(updates):
+                metrics += self.update_alike(group)
+            for name, rate in self._adapted.items():
+                self._adapted[name] = kl_adaptive(rate, metrics[-1].value(DIVERGENCE), self.optimizer_specs[name].kl)
         return metrics
 
     @abstractmethod
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
         """Make successive updates of the same phase and shapes; on-policy, they also have the same batch."""
 
-    def _prepare_each(self, batches: Sequence[Any], progress: Sequence[float]) -> Iterator[list[Update]]:
-        """Count the updates and draw their random numbers; yield groups of updates for `update_alike`."""
-        pairs = zip(batches, progress, strict=True)
-        while updates := [self._prepare(*pair) for pair in islice(pairs, self.at_once)]:
-            yield from self._alike(updates)
-
     def _prepare(self, batch: Any, progress: float) -> Update:
+        """Count an update and draw its random numbers; return its inputs."""
         self.updates += 1
         self._numpy_policy = None
         rows = self.algorithm.split(self.random, len(batch.weight))
@@ -180,11 +178,6 @@ class Learner(Policy):
             updates = updates[count:]
         if updates:
             yield updates
-
-    def _adapt_rates(self, metrics: Metrics) -> None:
-        """Adapt the learning rates that depend on the KL divergence, which is one of an update's metrics."""
-        for name, rate in self._adapted.items():
-            self._adapted[name] = kl_adaptive(rate, metrics.value(DIVERGENCE), self.optimizer_specs[name].kl)
 
     @override
     def call_with_carry(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:

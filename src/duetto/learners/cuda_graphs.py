@@ -30,32 +30,12 @@ WARMUPS = 3  # calls before the recording, in which libraries select kernels and
 Function = Callable[[Any], Any]  # from a tree of tensors to a tree of tensors
 
 
-class CudaTape:
-    """Records functions as CUDA graphs; tests replace it on the CPU."""
-
-    @contextlib.contextmanager
-    def warm_up(self) -> Iterator[None]:
-        """Return a context for calls before the recording: on a separate stream, as CUDA requires."""
-        current, separate = torch.cuda.current_stream(), torch.cuda.Stream()
-        separate.wait_stream(current)
-        with torch.cuda.stream(separate):
-            yield
-        current.wait_stream(separate)
-
-    def record(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
-        """Return a function that replays `function`, and its results, which each replay overwrites."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the GPU meanwhile
-            results = function()
-        return graph.replay, results
-
-
 class GraphRecorder:
     """Records each function as a CUDA graph at its first use, and replays it."""
 
-    def __init__(self, device: torch.device, changing: Callable[[], Iterable[Tensor]], tape: CudaTape | None = None):
+    def __init__(self, device: torch.device, changing: Callable[[], Iterable[Tensor]]) -> None:
         """`changing` returns all tensors that the functions change and that live longer than a call."""
-        self._device, self._changing, self._tape = device, changing, tape or CudaTape()
+        self._device, self._changing = device, changing
         self._graphs: dict[Hashable, tuple[DeviceInputs, Callable[[], Any], Any]] = {}
 
     def replay(self, name: Hashable, inputs: Any, function: Function, times: int = 1) -> list[Any]:
@@ -79,16 +59,32 @@ class GraphRecorder:
         on_device = DeviceInputs(inputs, self._device)
         with torch.no_grad():
             before = [tensor.clone() for tensor in self._changing()]
-        with self._tape.warm_up():
+        with self._warm_up():
             for _ in range(WARMUPS):
                 on_device.copy(inputs)
                 function(on_device.tensors)
         on_device.copy(inputs)
-        replay, results = self._tape.record(lambda: function(on_device.tensors))
+        replay, results = self._capture(lambda: function(on_device.tensors))
         with torch.no_grad():
             for tensor, value in zip(self._changing(), before, strict=True):
                 tensor.copy_(value)
         return on_device, replay, results
+
+    @contextlib.contextmanager
+    def _warm_up(self) -> Iterator[None]:
+        """Return a context for calls before the recording: on a separate stream, as CUDA requires."""
+        current, separate = torch.cuda.current_stream(), torch.cuda.Stream()
+        separate.wait_stream(current)
+        with torch.cuda.stream(separate):
+            yield
+        current.wait_stream(separate)
+
+    def _capture(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
+        """Return a function that replays `function`, and its results, which each replay overwrites."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the GPU meanwhile
+            results = function()
+        return graph.replay, results
 
 
 class DeviceInputs:

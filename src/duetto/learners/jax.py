@@ -22,16 +22,16 @@ from jax import Array
 from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
-from duetto.errors import UsageError
 from duetto.functional.pytree import tree_map, tree_map_many
 from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
 from duetto.learners.jax_update import CompiledUpdate, State
 from duetto.learners.policy import Parameters, carried, in_numpy, matched
-from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, start_jax, use_jax_cache, xla_has
+from duetto.learners.runtime import keep_freed_memory, start_jax, use_jax_cache, xla_has
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
 CompilerOptions = dict[str, str | int | bool | float]
+ADAM = ("count", "mu", "nu")  # names in Optax's state
 MOST_AT_ONCE = 16  # updates in one program
 MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # NumPy acts on up to 16 observations, with networks up to this size
 # On a GPU: select kernels by a fixed rule. By default XLA measures which kernels are fastest, so another process may
@@ -65,15 +65,15 @@ class JaxLearner(Learner):
         use_jax_cache()
         if device == "cpu":
             keep_freed_memory()
-        self.device: Any = _device(device)
+        self.device: Any = jax.local_devices(backend="gpu" if device == "cuda" else "cpu")[0]
         with jax.default_device(self.device):
             self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
             self._nets |= {name: self._nets[source] for name, source in self.targets.items()}
             state: State = {f"net/{name}": list(map(np.array, net.arrays)) for name, net in self._nets.items()}
-        self.names: tuple[str, ...] = tuple(self._nets)
         self._optimizers = {name: _adam(spec) for name, spec in self.optimizer_specs.items()}
-        for name, optimizer in self._optimizers.items():
-            state[f"optimizer/{name}"] = _begun(optimizer, state[f"net/{name}"][: self._nets[name].learned])
+        for name, optimizer in self._optimizers.items():  # zeros, without compiling a program for each shape
+            shapes = jax.eval_shape(optimizer.init, state[f"net/{name}"][: self._nets[name].learned])
+            state[f"optimizer/{name}"] = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         self._state = self._put(state)
         self._compiled: dict[int, CompiledUpdate] = {}
         self._programs: dict[str, Any] = {}
@@ -111,14 +111,12 @@ class JaxLearner(Learner):
         if method not in self._programs:
             program = self.each(self._program(getattr(self.algorithm, method)))
             self._programs[method] = jax.jit(program, compiler_options=self.compiler_options())
-        state = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
+        state = {f"net/{name}": self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
 
     def _program(self, method: Any) -> Any:
-        precision = self.precision if self.on_policy else "float32"
-
         def run(state: State, *inputs: Any) -> Any:
-            nets = SimpleNamespace(**{name: self.called(name, state[name], precision) for name in state})
+            nets = self.networks(state)
             with self.exactly():
                 return method(nets, *inputs), carried(self.algorithm, nets)
 
@@ -131,10 +129,6 @@ class JaxLearner(Learner):
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function to compile: `function`, which `JaxVmapLearner` maps over seeds."""
         return function
-
-    def of_one(self, tree: Any) -> Any:
-        """Return the arrays of one seed: `tree` itself; in `JaxVmapLearner`, the first seed's part of it."""
-        return tree
 
     def compiler_options(self, rows: int = 0) -> CompilerOptions | None:
         """Return XLA's options for batches of `rows` rows; None if there are none, or `XLA_FLAGS` sets one of them."""
@@ -149,15 +143,17 @@ class JaxLearner(Learner):
         small = all(len(shape) < 4 and max(shape[-2:], default=0) < EIGEN_UNITS for shape in shapes)  # 4: convolutions
         return small and xla_has(frozenset(EIGEN.items()))
 
-    def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
-        """Return network `name` with these arrays, in the form that losses and policies call."""
-        net = self._nets[name].with_arrays(arrays, jnp.bfloat16 if precision == "bf16" else jnp.float32)
-        return self._callable(self.targets.get(name, name), net)
+    def networks(self, state: State, acting: bool = True) -> SimpleNamespace:
+        """Return networks with the arrays in `state` in the form that losses call; recurrent ones in `RecurrentUnroll`.
 
-    def networks(self) -> SimpleNamespace:
-        """Return the acting networks in the form that policies call; recurrent ones in a new `RecurrentUnroll`."""
-        names = self.algorithm.acting_networks
-        return SimpleNamespace(**{name: self.called(name, self._state[f"net/{name}"], "float32") for name in names})
+        With `acting`, return only the acting networks; off-policy they compute in float32.
+        """
+        bf16 = self.precision == "bf16" and (self.on_policy or not acting)
+        nets = {
+            name: self._nets[name].with_arrays(state[f"net/{name}"], jnp.bfloat16 if bf16 else jnp.float32)
+            for name in (self.algorithm.acting_networks if acting else self._nets)
+        }
+        return SimpleNamespace(**{name: self._callable(self.targets.get(name, name), nets[name]) for name in nets})
 
     # ------------------------------------------------------------------------------------------------ state
     @property
@@ -182,24 +178,19 @@ class JaxLearner(Learner):
     def optimizer_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {}
         for name in self._optimizers:
-            parts = self._state[f"optimizer/{name}"]
-            adam: Any = next(part for part in parts if isinstance(part, optax.ScaleByAdamState))
-            first, second = (self._named(name, moments) for moments in (adam.mu, adam.nu))
-            state[name] = {"steps": adam.count.tolist(), "first": first, "second": second}
+            steps, *moments = (optax.tree_utils.tree_get(self._state[f"optimizer/{name}"], key) for key in ADAM)
+            first, second = (self._named(name, arrays) for arrays in moments)
+            state[name] = {"steps": steps.tolist(), "first": first, "second": second}
         return state
 
     @override
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         for name in self._optimizers:
-            owner, learned = f"the optimizer of {name}", self._nets[name].learned
-            adam = optax.ScaleByAdamState(
-                count=self._put(np.asarray(np.minimum(state[name]["steps"], 2**31 - 1), np.int32)),
-                mu=self._arrays(name, state[name]["first"], owner, learned),
-                nu=self._arrays(name, state[name]["second"], owner, learned),
-            )
-            self._state[f"optimizer/{name}"] = tuple(
-                adam if isinstance(part, optax.ScaleByAdamState) else part for part in self._state[f"optimizer/{name}"]
-            )
+            key, owner, learned = f"optimizer/{name}", f"the optimizer of {name}", self._nets[name].learned
+            steps = self._put(np.asarray(np.minimum(state[name]["steps"], 2**31 - 1), np.int32))
+            moments = (self._arrays(name, state[name][which], owner, learned) for which in ("first", "second"))
+            adam = dict(zip(ADAM, (steps, *moments), strict=True))
+            self._state[key] = optax.tree_utils.tree_set(self._state[key], **adam)
 
     def _named(self, network: str, arrays: list[Array]) -> dict[str, np.ndarray]:
         """Return copies of a network's arrays, or of their moments, by name."""
@@ -236,15 +227,6 @@ class JaxVmapLearner(JaxLearner):
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.vmap(function)
 
-    @override
-    def of_one(self, tree: Any) -> Any:
-        return jax.tree.map(_first, tree)
-
-
-def _first(rows: Any) -> Any:
-    """Return the first seed's array. If it is on a device, return only its shape and type: tracing needs no values."""
-    return rows[0] if isinstance(rows, np.ndarray) else jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)
-
 
 def _float32(update: Update, rollout: Any) -> Update:
     """Return the update with its scalars as float32, and without its batch if there is a `rollout`."""
@@ -263,18 +245,3 @@ def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
     decay = [optax.add_decayed_weights(spec.weight_decay)] if spec.weight_decay > 0 else []
     adam = [optax.scale_by_adam(b1=spec.beta1, eps=spec.epsilon)]
     return optax.chain(*clip, *(adam + decay if spec.decoupled else decay + adam))
-
-
-def _begun(optimizer: optax.GradientTransformation, parameters: list[np.ndarray]) -> Any:
-    """Return the state of `optimizer.init`, all zeros, without compiling a program for each shape."""
-    shapes = jax.eval_shape(optimizer.init, parameters)
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-
-
-def _device(device: str) -> Any:
-    if device == "cuda" and not jax_has_cuda():
-        raise UsageError(
-            "JAX finds no CUDA device. Use --device cpu, or pip install 'jax[cuda13]'. To continue a run from a GPU, "
-            "set `device: cpu` in its config.yaml and add --accept-changes."
-        )
-    return jax.local_devices(backend="gpu" if device == "cuda" else "cpu")[0]

@@ -7,7 +7,6 @@ reads the rest. So acting does not wait for an update that does not change the a
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +17,7 @@ from typing_extensions import override
 
 from duetto.algorithms.base import PRIORITY, Updater
 from duetto.learners.base import Update, check_named, checked_loss, summarize
-from duetto.networks.jax import JaxNetwork
+from duetto.networks.layers import projected
 
 if TYPE_CHECKING:
     from duetto.learners.jax import JaxLearner
@@ -46,28 +45,31 @@ class CompiledUpdate:
 
     def __init__(self, learner: JaxLearner, state: State, example: Update) -> None:
         self._learner, self._phase = learner, example.phase
-        state, batch, rows, noise, rates, scheduled = learner.of_one((state, *example[1:]))
-        rates, scheduled = jax.tree.map(np.float32, (rates, scheduled))  # types as in `program`, else JAX traces again
-        # Traced here once, for all programs: they differ only in the number of updates.
         self.step: Any = jax.jit(self._traced, inline=True)
-        self._found: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
-        part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
-        jax.eval_shape(self.step, state, part, noise, rates, scheduled)
-        self.names, self.changes = self._found
+
+        def first_part(batch: Any, rows: Array | None) -> Any:
+            return batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
+
+        # Traced here once, for all programs: they differ only in the number of updates.
+        part = jax.eval_shape(learner.each(first_part), example.batch, example.rows)
+        numbers = jax.tree.map(np.float32, example[4:])  # types as in `program`, else JAX traces again
+        jax.eval_shape(learner.each(self.step), state, part, example.noise, *numbers)
         self.reads = tuple(name for name in state if name not in self.changes)
         self._update = learner.each(self._update_one)
-        options = learner.compiler_options(len(jax.tree.leaves(part)[0]))
+        options = learner.compiler_options(self._rows)
         self.program = jax.jit(self._update_all, donate_argnums=0, compiler_options=options)
 
     def _traced(
         self, state: State, batch: Any, noise: Any, rates: dict[str, Any], scheduled: dict[str, Any]
     ) -> tuple[State, Array, Array | None]:
-        """Return a step's changed state, metrics and priorities; set `_found` to the names of metrics and changes."""
+        """Return a step's changed state, metrics and priorities; set `names`, `changes` and `_rows`."""
         trace = TracedUpdate(self._learner, state, rates, scheduled, getattr(batch, "mask", None))
         with jax.numpy_rank_promotion("raise"), self._learner.exactly():
             self._learner.algorithm.update(trace, batch, noise, self._phase)
-        self._found = tuple(trace.names), tuple(sorted(trace.changed))
-        return {name: trace.state[name] for name in self._found[1]}, jnp.stack(trace.values), trace.priority
+        self.names = tuple(trace.names)
+        self.changes = tuple(name for name in sorted(state) if trace.state[name] is not state[name])
+        self._rows = len(jax.tree.leaves(batch)[0])
+        return {name: trace.state[name] for name in self.changes}, jnp.stack(trace.values), trace.priority
 
     def _update_one(
         self, changing: State, fixed: State, batch: Any, rows: Array | None, *inputs: Any
@@ -110,7 +112,6 @@ class TracedUpdate(Updater):
         self.state: State = dict(state)
         self.scheduled: dict[str, Any] = scheduled
         self._rates = rates
-        self.changed: set[str] = set()
         self.names: list[str] = []
         self.values: list[Array] = []
         self.priority: Array | None = None
@@ -122,10 +123,10 @@ class TracedUpdate(Updater):
         learned, statistics = self.state[key][: net.learned], self.state[key][net.learned :]
 
         def of_parameters(parameters: list[Array]) -> tuple[Array, tuple[dict[str, Array], list[Array]]]:
-            arrays = parameters + statistics
-            nets = self._networks(**{name: arrays})
+            nets = self.learner.networks(self.state | {key: parameters + statistics}, acting=False)
             value, info = checked_loss(name, loss(nets, *args))
-            return value, (info, net.statistics(getattr(nets, name), arrays))
+            updated = getattr(getattr(nets, name), "updated_stats", {})
+            return value, (info, [updated.get(*old) for old in zip(net.names[net.learned :], statistics, strict=True)])
 
         (value, (info, after)), gradient = jax.value_and_grad(of_parameters, has_aux=True)(learned)
         optimizer = self.learner._optimizers[name]
@@ -135,12 +136,13 @@ class TracedUpdate(Updater):
         step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], learned)
         rate = self._rates[name]
         learned = jax.tree.map(lambda w, s: w - rate * s, learned, step)
-        if self.learner.specs[name].projected:
-            assert isinstance(net, JaxNetwork)
-            learned = net.projected(learned)
-        self._set(key, learned + after)
-        self._set(f"optimizer/{name}", moments)
-        self._record(name, value, info | norm)
+        values = dict(zip(net.names, learned, strict=False))  # without the running statistics
+        values |= projected(self.learner.specs[name].projected_stacks, values)
+        self.state |= {key: [*values.values(), *after], f"optimizer/{name}": moments}
+        self.priority = info.get(PRIORITY, self.priority)
+        names, metrics = summarize(info | norm, jnp, self._mask)
+        self.names += [f"{name}_loss", *names]
+        self.values += [value, *metrics]
         return info
 
     @override
@@ -151,19 +153,4 @@ class TracedUpdate(Updater):
             return t + tau * (s - t) if tau < 0.5 else s - (1 - tau) * (s - t)  # as torch.lerp: τ = 1 copies every bit
 
         number = self.learner._nets[source].learned
-        self._set(f"net/{target}", [*map(between, old[:number], new[:number]), *new[number:]])
-
-    def _networks(self, **replaced: Any) -> SimpleNamespace:
-        names, precision = self.learner.names, self.learner.precision
-        arrays = {name: replaced.get(name, self.state[f"net/{name}"]) for name in names}
-        return SimpleNamespace(**{name: self.learner.called(name, arrays[name], precision) for name in names})
-
-    def _set(self, key: str, value: Any) -> None:
-        self.state[key] = value
-        self.changed.add(key)
-
-    def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
-        self.priority = info.get(PRIORITY, self.priority)
-        names, values = summarize(info, jnp, self._mask)
-        self.names += [f"{name}_loss", *names]
-        self.values += [value, *values]
+        self.state[f"net/{target}"] = [*map(between, old[:number], new[:number]), *new[number:]]

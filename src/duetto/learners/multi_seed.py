@@ -204,7 +204,8 @@ class SeedGroup:
     def load(self, kind: Kind, number: int, state: dict[str, Any]) -> None:
         """Set one seed's parameters or optimizer state (`kind`). Raise CheckpointError if it does not fit."""
         states = getattr(self._learner, kind)()
-        state_schema.check(state, tree_map(_schema, row(states, number)), "learner")
+        expected = tree_map(lambda x: x if isinstance(x, np.ndarray) else type(x), row(states, number))
+        state_schema.check(state, expected, "learner")
         if number in self._left:
             self._left[number][kind] = state
         put(states, number, state)
@@ -283,10 +284,6 @@ def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
             part[number] = own[name]
         else:
             tree[name] = own[name]
-
-
-def _schema(part: Any) -> Any:
-    return part if isinstance(part, np.ndarray) else type(part)
 
 
 def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:

@@ -71,12 +71,12 @@ class Policy(ABC):
 
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
         """Return shapes of the acting networks' hidden states by name, without the batch axis."""
-        specs = {name: self.specs[name] for name in self.algorithm.acting_networks}
+        specs: Any = {name: self.specs[name] for name in self.algorithm.acting_networks if self.specs[name].recurrent}
         return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in spec.carry().items()}
 
     def _callable(self, name: str, net: Any) -> Any:
         """Return network `name` as losses and policies call it: `net`, or if recurrent, a new `RecurrentUnroll`."""
-        return RecurrentUnroll(net, name, self.specs[name].members) if self.specs[name].recurrent else net
+        return RecurrentUnroll(net, name) if self.specs[name].recurrent else net
 
     @abstractmethod
     def load_parameters(self, parameters: Parameters) -> None:

@@ -16,7 +16,6 @@ import os
 import sys
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +104,9 @@ def use_jax_cache() -> None:
     if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return
     with suppress(OSError):  # without a writable home, compile without a cache
-        folder = _folder()
+        parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        # XLA generates code for this kind of processor, which JAX's keys do not contain.
+        folder = parent / "duetto" / "jax" / hashlib.sha256(processor().encode()).hexdigest()[:16]
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.name == "posix" and folder.stat().st_uid != os.getuid():
             return
@@ -122,15 +123,6 @@ def _tidy(folder: Path) -> None:
         size += entry.stat().st_size
         if size > CACHE_LIMIT:
             entry.unlink()
-
-
-def _folder() -> Path:
-    """Return the cache's folder for this version of JAX and this kind of processor, for which XLA generates code."""
-    import jax
-
-    parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    who = f"{jax.__version__} {version('jaxlib')} {processor()}"
-    return parent / "duetto" / "jax" / hashlib.sha256(who.encode()).hexdigest()[:16]
 
 
 # ---------------------------------------------------------------------------------------------------- memory

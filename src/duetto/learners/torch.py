@@ -28,7 +28,6 @@ import torch.utils.deterministic
 from torch import Tensor
 
 from duetto.algorithms.base import PRIORITY, Algorithm, Tree
-from duetto.errors import UsageError
 from duetto.functional.pytree import tree_map
 from duetto.learners.base import (
     LazyArray,
@@ -38,16 +37,16 @@ from duetto.learners.base import (
     Update,
     check_named,
     checked_loss,
+    on_host,
     summarize,
 )
 from duetto.learners.cuda_graphs import GraphRecorder
-from duetto.learners.policy import Parameters as Values
-from duetto.learners.policy import carried, matched
+from duetto.learners.policy import Parameters, carried, matched
 from duetto.learners.runtime import available_threads, keep_freed_memory, torch_threads
 from duetto.learners.torch_adam import Adam
 from duetto.networks.layers import projected
 from duetto.networks.spaces import Space
-from duetto.networks.specs import NetworkSpec, ParameterSpec
+from duetto.networks.specs import ParameterSpec
 from duetto.networks.torch import TorchCustomNetwork, TorchNetwork, build
 
 MEMORY: Any = torch.utils.deterministic  # type checkers do not see its `fill_uninitialized_memory`
@@ -68,7 +67,6 @@ class TorchLearner(Learner, Updater):
 
     backend: Literal["torch", "jax"] = "torch"
     scheduled: dict[str, Tensor]
-    threads: int
     _nth = 0  # number of the minibatch in its update
 
     def __init__(
@@ -82,23 +80,20 @@ class TorchLearner(Learner, Updater):
         threads: int = 0,
     ):
         super().__init__(algorithm, observation, action, seed, precision)
-        if device == "cuda" and not has_cuda():
-            raise UsageError(
-                "PyTorch finds no CUDA device. Use --device cpu, or install a CUDA build of PyTorch. To continue a run "
-                "from a GPU, set `device: cpu` in its config.yaml and add --accept-changes."
-            )
         self.device: torch.device = torch.device(device)
         if device == "cpu":
             keep_freed_memory()
-        self._set_threads(threads, observation)
+            torch.set_num_threads(threads or torch_threads(observation))
+            self.threads: int = torch.get_num_threads()  # read back: PyTorch without OpenMP always has one
+        else:  # the CPU only launches kernels
+            torch.set_num_threads(threads or available_threads())
         self._nets = {name: build(spec, self.initial_random(name), device) for name, spec in self.specs.items()}
         for name, source in self.targets.items():
             self._nets[name] = build(self.specs[source], self.initial_random(source), device)
+            self.track(name, source, 1.0)  # a custom network's initial values may not depend on PyTorch's seed
+        for name in self._nets.keys() - self.optimizer_specs.keys():  # they are constant
             for weight in self._nets[name].learned.values():
                 weight.requires_grad_(False)
-            with torch.no_grad():  # copied, because a custom network's initial values may not depend on PyTorch's seed
-                for key, value in self._nets[source].values.items():
-                    self._nets[name].values[key].copy_(value)
         self._plain = SimpleNamespace(**{name: self._called(name) for name in self._nets})
         self._optimizers = {name: Adam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()}
         self._recorder: GraphRecorder | None = None
@@ -191,12 +186,12 @@ class TorchLearner(Learner, Updater):
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(zlib.crc32(f"{self._seed} {self.updates} {self._nth}".encode()))
             for net in custom:
-                net.learning(True)
+                net.module.train()
             try:
                 yield
             finally:
                 for net in custom:
-                    net.learning(False)
+                    net.module.eval()
 
     def _changing(self) -> Iterator[Tensor]:
         for net in self._nets.values():
@@ -209,9 +204,10 @@ class TorchLearner(Learner, Updater):
         check_named("The update minimizes a loss of a network without an optimizer,", name, self._optimizers)
         gradients, value, info, statistics = self._differentiate(name, loss, args)
         norm = self._optimizers[name].step(gradients, self._rates[name])
-        self._project(name)
-        for key, array in statistics.items():
-            self._nets[name].values[key].copy_(array)
+        values = self._nets[name].values
+        with torch.no_grad():
+            for key, array in (statistics | projected(self.specs[name].projected_stacks, values)).items():
+                values[key].copy_(array)
         self._priority = info.get(PRIORITY, self._priority)
         names, values = self._summarize(info if norm is None else info | {f"{name}_gradient_norm": norm})
         self._names += [f"{name}_loss", *names]
@@ -234,27 +230,11 @@ class TorchLearner(Learner, Updater):
     def _summarize(self, info: dict[str, Tensor]) -> tuple[list[str], list[Tensor]]:
         return summarize(info, array_api_compat.torch, self._mask)
 
-    @torch.no_grad()
-    def _project(self, name: str) -> None:
-        """Project the network's weights onto unit norm, if its spec has `projected`."""
-        spec = self.specs[name]
-        if spec.projected:
-            assert isinstance(spec, NetworkSpec)
-            values = self._nets[name].values
-            for key, value in projected(spec.head_stacks, values).items():
-                values[key].copy_(value)
-
     def networks(self) -> SimpleNamespace:
         """Return the networks in the form that losses and policies call; recurrent ones in a new `RecurrentUnroll`."""
         if not self.recurrent:
             return self._plain
         return SimpleNamespace(**{name: self._called(name) for name in self._nets})
-
-    def freeze(self) -> None:
-        """Turn gradients off for all parameters."""
-        for net in self._nets.values():
-            for value in net.values.values():
-                value.requires_grad_(False)
 
     def _called(self, name: str) -> Any:
         net = self._nets[name]
@@ -274,12 +254,6 @@ class TorchLearner(Learner, Updater):
                 if id(value) not in learned:
                     to.values[name].copy_(value)
 
-    def _set_threads(self, threads: int, observation: Space) -> None:
-        """Set the number of threads; if `threads` is 0, `runtime` chooses it."""
-        here = self.device.type == "cpu"  # with a GPU, the CPU only launches kernels
-        torch.set_num_threads(threads or (torch_threads(observation) if here else available_threads()))
-        self.threads = torch.get_num_threads() if here else 0  # read back: PyTorch without OpenMP always has one
-
     def _use_threads(self, number: int) -> None:
         """Set the number of threads, which another learner may have changed."""
         if number and torch.get_num_threads() != number:
@@ -290,9 +264,9 @@ class TorchLearner(Learner, Updater):
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         inputs = (obs, *noise)
         if self._recorder is not None and method == "collect":  # its inputs always have the same shapes
-            return as_arrays(self._recorder.replay(method, inputs, partial(self._acted, method))[0])
+            return tree_map(on_host, self._recorder.replay(method, inputs, partial(self._acted, method))[0])
         self._use_threads(self.threads)
-        return as_arrays(self._acted(method, as_tensors(inputs, self.device)))
+        return tree_map(on_host, self._acted(method, as_tensors(inputs, self.device)))
 
     def _acted(self, method: Any, inputs: Any) -> Any:
         """Call this method of the algorithm with `inputs` (tensors); return its result and the new hidden states."""
@@ -302,14 +276,14 @@ class TorchLearner(Learner, Updater):
 
     # ------------------------------------------------------------------------------------------------ state
     @override
-    def parameters(self, *networks: str) -> Values:
+    def parameters(self, *networks: str) -> Parameters:
         return {
             name: {key: value.detach().cpu().numpy().copy() for key, value in self._nets[name].values.items()}
             for name in networks or self._nets
         }
 
     @override
-    def load_parameters(self, parameters: Values) -> None:
+    def load_parameters(self, parameters: Parameters) -> None:
         self._numpy_policy = None
         shapes = {name: {key: tuple(x.shape) for key, x in net.values.items()} for name, net in self._nets.items()}
         matching = {name: matched(parameters.get(name, {}), shapes[name], name) for name in self._nets}
@@ -326,11 +300,6 @@ class TorchLearner(Learner, Updater):
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         for name, optimizer in self._optimizers.items():
             optimizer.load(state[name], f"the optimizer of {name}")
-
-
-def as_arrays(tree: Any) -> Any:
-    """Return the tree with NumPy arrays for tensors."""
-    return tree_map(lambda tensor: tensor.cpu().numpy(), tree)
 
 
 def as_tensors(tree: Any, device: torch.device) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,13 +30,6 @@ from duetto.networks.specs import ParameterSpec
 Values = dict[str, Tensor]
 
 
-class Networks(NamedTuple):
-    """The arrays of one network for all seeds."""
-
-    values: Values  # (N, ...)
-    learned: Values  # the trainable arrays among `values`
-
-
 class TorchVmapLearner(TorchLearner):
     """A learner whose parameters, inputs and outputs have a first axis of N seeds; see `multi_seed`."""
 
@@ -44,7 +37,9 @@ class TorchVmapLearner(TorchLearner):
         """`how` are the device, the precision and the number of threads."""
         super().__init__(algorithm, observation, action, seeds[0], *how)
         nets = [TorchLearner(algorithm, observation, action, seed, *how)._nets for seed in seeds]
-        self._nets = {name: _together([each[name] for each in nets]) for name in self._nets}
+        for name, net in self._nets.items():
+            values = {key: torch.stack([one[name].values[key].detach() for one in nets]) for key in net.values}
+            self._nets[name] = SimpleNamespace(values=values, learned={key: values[key] for key in net.learned})
         self._optimizers = {
             name: VmapAdam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()
         }
@@ -129,11 +124,6 @@ class VmapAdam(Adam):
         for weight, end in zip(self.weights, moved, strict=True):
             weight.lerp_(end, rate.to(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1)))
         return norm
-
-
-def _together(nets: list[Any]) -> Networks:
-    values = {key: torch.stack([net.values[key].detach() for net in nets]) for key in nets[0].values}
-    return Networks(values, {key: values[key] for key in nets[0].learned})
 
 
 def _axes(tree: Any) -> Any:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from duetto.cpu import one_blas_thread
-from duetto.networks.layers import RecurrentSpec, Stack, projected
-from duetto.networks.specs import AnyNetworkSpec, Initializer, NetworkSpec, ParameterSpec
+from duetto.networks.layers import Stack, projected
+from duetto.networks.specs import AnyNetworkSpec, Initializer, ParameterSpec
 
 Random = np.random.Generator
 
@@ -24,10 +24,7 @@ class _Array(NamedTuple):
 def initial_parameters(spec: AnyNetworkSpec, random: Random) -> dict[str, np.ndarray]:
     """Draw a network's initial arrays (float32): parameters, then running statistics. Not for custom networks."""
     values = {array.name: array.draw(random, array.shape).astype(np.float32) for array in _arrays(spec)}
-    if spec.projected:
-        assert isinstance(spec, NetworkSpec)
-        values |= projected(spec.head_stacks, values)
-    return values
+    return values | projected(spec.projected_stacks, values)
 
 
 def parameter_shapes(spec: AnyNetworkSpec) -> dict[str, tuple[int, ...]]:
@@ -43,7 +40,11 @@ def _arrays(spec: AnyNetworkSpec) -> Iterator[_Array]:
     init = spec.initializer
     for torso in spec.torsos:
         if spec.recurrent:
-            yield from _recurrent(f"{torso}.recurrent.weights.", spec.recurrent, spec.torso.stack.width)
+            for name, shape in spec.recurrent.shapes(spec.torso.stack.width).items():
+                draw = _uniform(1 / math.sqrt(spec.recurrent.size))
+                if spec.recurrent.orthogonal:
+                    draw = _orthogonal(1.0) if len(shape) == 2 else _constant(0.0)
+                yield _Array(f"{torso}.recurrent.weights.{name}", shape, draw)
     for torso in spec.torsos:
         for name, shape in spec.torso.convolutions().items():
             yield from _layer(f"{torso}.{name}", shape, init)
@@ -56,14 +57,6 @@ def _arrays(spec: AnyNetworkSpec) -> Iterator[_Array]:
             yield _Array(name, (*lead, *shape), _constant(initial))
     for name, shape in spec.statistics.items():
         yield _Array(name, shape, _constant(float(name.endswith("variance"))))
-
-
-def _recurrent(prefix: str, spec: RecurrentSpec, inputs: int) -> Iterator[_Array]:
-    for name, shape in spec.shapes(inputs).items():
-        if spec.orthogonal:
-            yield _Array(prefix + name, shape, _orthogonal(1.0) if len(shape) == 2 else _constant(0.0))
-        else:
-            yield _Array(prefix + name, shape, _uniform(1 / math.sqrt(spec.size)))
 
 
 def _stack(

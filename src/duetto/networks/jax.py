@@ -19,7 +19,6 @@ from jax import Array
 from duetto.networks import jax_layers, network
 from duetto.networks.custom_network import CustomCalls, custom_class
 from duetto.networks.initializers import initial_parameters
-from duetto.networks.layers import projected
 from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, ParameterSpec
 
 
@@ -57,20 +56,6 @@ class JaxNetwork:
         values = {name: array if name in exact else array.astype(precision) for name, array in named}
         return network.Network(self._spec, values, jax_layers)
 
-    def projected(self, learned: list[Array]) -> list[Array]:
-        """Return the learned arrays with weights projected onto unit norm."""
-        assert isinstance(self._spec, NetworkSpec)
-        values = dict(zip(self.names, learned, strict=False))  # without the statistics
-        return list((values | projected(self._spec.head_stacks, values)).values())
-
-    def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
-        """Return the running statistics after the last call of `net` with `train`.
-
-        If there was no such call, return those in `arrays`.
-        """
-        statistics = list(zip(self.names, arrays, strict=True))[self.learned :]
-        return [net.updated_stats.get(name, array) for name, array in statistics]
-
 
 class JaxCustomNetwork:
     """Custom Equinox modules with the interface of `JaxNetwork`; their floating-point arrays are trained."""
@@ -81,11 +66,14 @@ class JaxCustomNetwork:
         keys = jax.random.split(jax.random.key(zlib.crc32(random.bytes(16))), spec.members or 1)
         modules = [kind(spec.observation, spec.action_size, key=key, **spec.custom.arguments) for key in keys]
         self._spec = spec
-        paths, self._structure = jax.tree_util.tree_flatten_with_path(modules)
-        self._leaves: list[Any] = [leaf for _, leaf in paths]
-        self._places = [i for i, leaf in enumerate(self._leaves) if _learns(leaf)]
-        steps = [[_name(step) for step in paths[i][0]] for i in self._places]  # named as in PyTorch
-        self.names: list[str] = [".".join(["members", *names] if spec.members else names[1:]) for names in steps]
+        leaves, self._structure = jax.tree_util.tree_flatten_with_path(modules)
+        self._leaves: list[Any] = [leaf for _, leaf in leaves]
+        numbers = [isinstance(leaf, Array) and jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in self._leaves]
+        self._places = [i for i, learns in enumerate(numbers) if learns]
+        names = [jax.tree_util.keystr(leaves[i][0], simple=True, separator=".") for i in self._places]
+        self.names: list[str] = [
+            f"members.{x}" if spec.members else x.partition(".")[2] for x in names
+        ]  # as in PyTorch
         self.arrays: list[Any] = [self._leaves[i] for i in self._places]
         self.shapes: list[tuple[int, ...]] = [tuple(leaf.shape) for leaf in self.arrays]
         self.learned: int = len(self.arrays)
@@ -97,18 +85,6 @@ class JaxCustomNetwork:
             leaves[place] = array.astype(precision)
         modules = jax.tree.unflatten(self._structure, leaves)
         return CustomCalls(self._spec, [partial(_broadcasting, module) for module in modules])
-
-    def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
-        """Return an empty list: custom networks have no running statistics."""
-        return []
-
-
-def _learns(leaf: Any) -> bool:
-    return isinstance(leaf, Array) and jnp.issubdtype(leaf.dtype, jnp.inexact)
-
-
-def _name(step: Any) -> str:
-    return str(step.name if hasattr(step, "name") else step.idx if hasattr(step, "idx") else step.key)
 
 
 def _broadcasting(module: Callable[..., Any], *inputs: Any) -> Any:

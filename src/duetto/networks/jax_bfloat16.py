@@ -15,7 +15,6 @@ A CPU without these instructions multiplies the rounded numbers in float32, wher
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -43,14 +42,14 @@ def product(first: Array, second: Array, axis: int) -> Array:
     before = tuple(range(first.ndim - 2))
     dimensions = (((first.ndim - 1,), (second.ndim + axis,)), (before, before))
     multiply = partial(jax.lax.dot_general, dimension_numbers=dimensions, preferred_element_type=jnp.float32)
+
+    def in_float32(first: Array, second: Array) -> Array:
+        return multiply(first.astype(jnp.float32), second.astype(jnp.float32))
+
     rounded = first.astype(jnp.bfloat16)
     if multiplies_bfloat16():
         return multiply(rounded, second)
-    return jax.lax.platform_dependent(rounded, second, cpu=partial(_in_float32, multiply), default=multiply)
-
-
-def _in_float32(multiply: Callable[[Array, Array], Array], first: Array, second: Array) -> Array:
-    return multiply(first.astype(jnp.float32), second.astype(jnp.float32))
+    return jax.lax.platform_dependent(rounded, second, cpu=in_float32, default=multiply)
 
 
 def sum_rows(rows: Array) -> Array:
@@ -61,15 +60,11 @@ def sum_rows(rows: Array) -> Array:
 
 def over_rows(gradient: Array, x: Array) -> Array:
     """Return a weight's derivative (..., out, in) float32. `gradient` (..., B, out) and x (..., B, in) are bfloat16."""
-    return jax.lax.platform_dependent(gradient, x, cpu=_over_rows_padded, default=_over_rows)
-
-
-def _over_rows(gradient: Array, x: Array) -> Array:
-    return product(jnp.swapaxes(gradient, -1, -2), x, -2)
-
-
-def _over_rows_padded(gradient: Array, x: Array) -> Array:
     turned = jnp.swapaxes(gradient, -1, -2)
+    return jax.lax.platform_dependent(turned, x, cpu=_padded_product, default=partial(product, axis=-2))
+
+
+def _padded_product(turned: Array, x: Array) -> Array:
     below = [(0, 0, 0)] * (turned.ndim - 2) + [(0, 1, 0), (0, 0, 0)]
     return product(jax.lax.pad(turned, jnp.zeros((), turned.dtype), below), x, -2)[..., :-1, :]
 

@@ -13,6 +13,7 @@ from jax import Array
 from duetto.networks import jax_bfloat16, layers
 from duetto.networks.batch_norm import broadcastable, moments
 from duetto.networks.layers import Cell, State
+from duetto.networks.layers import norm as norm
 
 Values = Mapping[str, Array]
 activations: dict[str, Callable[[Array], Array]] = {
@@ -34,9 +35,6 @@ def linear(x: Array, weight: Array, bias: Array | None) -> Array:
     if weight.ndim == 2:
         return x @ weight.T + jnp.reshape(bias, (*(1,) * (x.ndim - 1), -1))
     return x @ jnp.swapaxes(weight, -1, -2) + bias[:, None]
-
-
-norm: Callable[..., Array] = layers.norm
 
 
 def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float) -> Array:

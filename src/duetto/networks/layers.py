@@ -67,11 +67,6 @@ class SequenceInput(NamedTuple):
     is_first: Array  # (B,) bool, an episode starts at position 0: `carry` is exact, and no burn-in is needed
     query_steps: Array | None  # (B, T) int in 0 .. S-1; None while acting: S = 1, and outputs have no time axis
 
-    def within(self, prefix: str) -> SequenceInput:
-        """Return the sequences with only the hidden states whose names start with `prefix`, named without it."""
-        carry = {name.removeprefix(prefix): part for name, part in self.carry.items() if name.startswith(prefix)}
-        return self._replace(carry=carry)
-
 
 @dataclass(frozen=True)
 class RecurrentSpec:
@@ -339,25 +334,17 @@ def projected(stacks: list[Stack], values: Values) -> dict[str, Array]:
     for stack in stacks:
         for i in range(len(stack.layers)):
             name = f"{stack.layer(i)}.weight"
-            arrays[name] = _unit_rows(values[name])
+            xp = array_namespace(values[name])
+            arrays[name] = values[name] / xp.clip(xp.sqrt(_squares(values[name])), 1e-8, None)
         for i, width in enumerate(stack.norms if stack.blocks == "flash" else []):
             names = [f"{stack.norm(i)}.{part}" for part in ("weight", "bias") if f"{stack.norm(i)}.{part}" in values]
-            arrays |= zip(names, _joint([values[name] for name in names], width), strict=True)
+            factor = (width / (sum(_squares(values[name]) for name in names) + 1e-8)) ** 0.5
+            arrays |= {name: values[name] * factor for name in names}
     return arrays
 
 
-def _unit_rows(weight: Array) -> Array:
-    xp = array_namespace(weight)
-    norm = xp.sqrt(xp.sum(weight * weight, axis=-1, keepdims=True))
-    return weight / xp.clip(norm, 1e-8, None)
-
-
-def _joint(parts: list[Array], width: int) -> list[Array]:
-    """Scale all arrays (..., width) by a common factor, so that their squares add up to `width`."""
-    xp = array_namespace(parts[0])
-    squares = sum(xp.sum(part * part, axis=-1, keepdims=True) for part in parts)
-    factor = (width / (squares + 1e-8)) ** 0.5
-    return [part * factor for part in parts]
+def _squares(x: Array) -> Array:
+    return array_namespace(x).sum(x * x, axis=-1, keepdims=True)
 
 
 # ---------------------------------------------------------------------------------------------------- recurrent layers

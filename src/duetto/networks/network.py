@@ -49,8 +49,11 @@ class Network:
         """Return the output of an ensemble's first member, without computing the other members."""
         return self.q1_head(self._features(obs), *inputs)
 
-    def trunk(self, window: SequenceInput) -> tuple[Features, Carry]:
-        """Return each torso's features (B, S, width), and the hidden states after the last position."""
+    def trunk(self, window: SequenceInput, name: str) -> tuple[Features, Carry]:
+        """Return each torso's features (B, S, width), and the hidden states after the last position.
+
+        `name` is the prefix of the network's hidden states, before and after.
+        """
         spec, shape = self.spec.recurrent, window.previous_reward.shape
         assert spec is not None
         obs, _ = masks.split_mask(window.obs)  # `RecurrentUnroll` applies the mask
@@ -62,11 +65,11 @@ class Network:
             xp = array_namespace(x)
             previous = encode_action(spec.action, window.previous_action), window.previous_reward[..., None]
             x = xp.concat([xp.reshape(x, (*shape, -1)), *(xp.astype(part, x.dtype) for part in previous)], axis=-1)
-            prefix = f"{torso}/" if len(self.spec.heads) > 1 else ""
+            prefix = f"{name}/{torso}/" if len(self.spec.heads) > 1 else f"{name}/"
             stem = f"{torso}.recurrent.weights."
             weights = {key.removeprefix(stem): x for key, x in self.values.items() if key.startswith(stem)}
             zeros = xp.zeros((shape[0], spec.layers, spec.size), dtype=xp.float32, device=device(x))
-            before = {name: window.carry.get(prefix + name, zeros) for name in spec.state()}
+            before = {key: window.carry.get(prefix + key, zeros) for key in spec.state()}
             x, state = self._layers.recurrent(spec, weights, x, before, window)
             found.append(x)
             carry |= {f"{prefix}{key}": part for key, part in state.items()}
@@ -77,22 +80,19 @@ class Network:
 
         Each torso's features are (..., width); `inputs`, such as actions, are (..., A).
         """
+        stats = self.updated_stats if train else None
         if not self.spec.members:
-            return self._heads(features, inputs, self.values, self.updated_stats if train else None)
+            return self._heads(features, inputs, self.values, stats)
         xp, lead = array_namespace(*features), features[0].shape[:-1]
         x, *joined = (xp.reshape(part, (-1, part.shape[-1])) for part in (*features, *inputs))
         members = self._layers.split_members(self.values)
         if members is None:
-            outputs = self._heads((x,), joined, self.values, self.updated_stats if train else None)
+            outputs = self._heads((x,), joined, self.values, stats)
         else:
             each: list[dict[str, Array]] = [{} for _ in members]
-            outputs = xp.stack(
-                [
-                    self._heads((x,), joined, values, stats if train else None)
-                    for values, stats in zip(members, each, strict=True)
-                ]
-            )
-            self.updated_stats.update({name: xp.stack([stats[name] for stats in each]) for name in each[0]})
+            pairs = zip(members, each, strict=True)
+            outputs = xp.stack([self._heads((x,), joined, values, own if train else None) for values, own in pairs])
+            self.updated_stats.update({name: xp.stack([own[name] for own in each]) for name in each[0]})
         return xp.reshape(outputs, (self.spec.members, *lead, *outputs.shape[2:]))
 
     def q1_head(self, features: Features, *inputs: Array) -> Array:
@@ -150,19 +150,16 @@ class RecurrentUnroll:
         carry: The network's hidden states after the sequences of the last call, by name.
     """
 
-    def __init__(self, network: Any, name: str, members: int = 0) -> None:
-        """`name` is the prefix of the hidden states in `SequenceInput.carry`; a target network has its source's name.
-
-        `members` is the size M of an ensemble, whose outputs are (M, B, ...); 0: no ensemble.
-        """
-        self._network, self._prefix, self._members = network, f"{name}/", members
+    def __init__(self, network: Any, name: str) -> None:
+        """`name` is the prefix of hidden states in `SequenceInput.carry`; target networks have their source's name."""
+        self._network, self._name = network, name
         self._seen: list[_Run] = []
         self.carry: dict[str, Array] = {}
 
     def __call__(self, window: SequenceInput, *inputs: Any, train: bool = False) -> Any:
         """Return the outputs at `query_steps`. Batch normalization treats each position as a row."""
         run, mask = self._run(window), masks.mask_of(window.obs)
-        if inputs or train or self._members or len(run.features) > 1:  # compute only the queried positions
+        if inputs or train or self._network.spec.members or len(run.features) > 1:  # compute only the queried positions
             outputs = self._network.head(_at(run.features, window.query_steps), *inputs, train=train)
             return outputs if mask is None else self._network.spec.mask(outputs, _at(mask, window.query_steps))
         if run.outputs is None:
@@ -183,9 +180,9 @@ class RecurrentUnroll:
         """Return the results for `window`; compute them once for inputs that differ only in `query_steps`."""
         run = next((run for run in self._seen if run.of.previous_reward is window.previous_reward), None)
         if run is None:
-            run = _Run(window, *self._network.trunk(window.within(self._prefix)))
+            run = _Run(window, *self._network.trunk(window, self._name))
             self._seen.append(run)
-        self.carry = {f"{self._prefix}{key}": part for key, part in run.carry.items()}
+        self.carry = run.carry
         return run
 
 

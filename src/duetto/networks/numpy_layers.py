@@ -9,6 +9,7 @@ import numpy as np
 
 from duetto.networks import layers
 from duetto.networks.layers import Cell, State
+from duetto.networks.layers import norm as norm
 
 activations: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
@@ -26,9 +27,6 @@ def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.nda
 
 
 output_linear = linear  # NumPy computes all layers in float32
-
-
-norm: Callable[..., np.ndarray] = layers.norm
 
 
 def cast_input(x: np.ndarray, like: np.ndarray) -> np.ndarray:

@@ -180,12 +180,9 @@ def spell(space: Space, *, bounds: bool = True) -> str:
         return str(space)
     if not bounds:
         return f"Box({space.shape}, {space.dtype})"
-    low, high = (_spell_bound(bound) for bound in (space.low, space.high))
+    numbers = ([float(f"{value:.9g}") for value in bound] for bound in (space.low, space.high))
+    low, high = (f"{bound[0]:.9g}" if len(bound) == 1 else str(bound) for bound in numbers)
     return f"Box({space.shape}, {space.dtype}, from {low} to {high})"
-
-
-def _spell_bound(bound: tuple[float, ...]) -> str:
-    return f"{bound[0]:.9g}" if len(set(bound)) == 1 else str([float(f"{value:.9g}") for value in bound])
 
 
 def without_part(space: Space, name: str) -> Space:

@@ -169,6 +169,11 @@ class NetworkSpec:
         """The layers of all heads."""
         return [stack for stacks in self.stacks for stack in stacks]
 
+    @property
+    def projected_stacks(self) -> list[Stack]:
+        """The layers whose weights have unit norm."""
+        return self.head_stacks if self.projected else []
+
     @cached_property
     def exact(self) -> frozenset[str]:
         """Names of arrays that bf16 leaves in float32: of last layers and batch norms, and heads' `parameters`."""
@@ -203,11 +208,7 @@ class ParameterSpec:
     recurrent: ClassVar[None] = None
     members: ClassVar[int] = 0
     statistics: ClassVar[dict[str, tuple[int, ...]]] = {}
-    projected: ClassVar[bool] = False
-
-    def carry(self) -> dict[str, tuple[int, int]]:
-        """Return an empty dict, because an array has no hidden state."""
-        return {}
+    projected_stacks: ClassVar[list[Stack]] = []
 
 
 AnyNetworkSpec = NetworkSpec | ParameterSpec

@@ -21,15 +21,14 @@ def build(spec: AnyNetworkSpec, random: np.random.Generator, device: str = "cpu"
     The network has the attributes `values`, all arrays by name, and `learned`, the arrays that optimizers change.
     """
     if spec.custom is not None:
-        return TorchCustomNetwork(spec, _modules(spec, random), device)
-    arrays = {name: _channels_last(torch.from_numpy(value)) for name, value in initial_parameters(spec, random).items()}
-    values = {name: value.to(device).requires_grad_(name not in spec.statistics) for name, value in arrays.items()}
+        assert isinstance(spec, NetworkSpec)
+        return TorchCustomNetwork(spec, random, device)
+    values: dict[str, Tensor] = {}
+    for name, array in initial_parameters(spec, random).items():
+        layout = torch.channels_last if array.ndim == 4 else torch.contiguous_format  # 4: a convolution's weight
+        value = torch.from_numpy(array).contiguous(memory_format=layout).to(device)
+        values[name] = value.requires_grad_(name not in spec.statistics)
     return TorchNetwork(spec, values, torch_layers)
-
-
-def _channels_last(value: Tensor) -> Tensor:
-    """Return a convolution's weight with channels last in memory; return any other tensor unchanged."""
-    return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
 
 
 class TorchNetwork(network.Network):
@@ -45,28 +44,23 @@ class TorchNetwork(network.Network):
 
 
 class TorchCustomNetwork(CustomCalls):
-    """Custom modules, in eval mode except during updates (see `learning`)."""
+    """Custom modules, in eval mode except during updates.
 
-    def __init__(self, spec: NetworkSpec, modules: list[nn.Module], device: str) -> None:
-        super().__init__(spec, [module.to(device).eval() for module in modules])
+    Attributes:
+        module: The custom module, or a module that contains all members of an ensemble.
+    """
+
+    def __init__(self, spec: NetworkSpec, random: np.random.Generator, device: str) -> None:
+        assert spec.custom is not None
+        kind = custom_class(spec, "torch")
+        with torch.random.fork_rng(devices=[]):  # modules draw from the global generator: seed it, then restore it
+            torch.manual_seed(zlib.crc32(random.bytes(16)))
+            count = spec.members or 1
+            modules = [kind(spec.observation, spec.action_size, **spec.custom.arguments) for _ in range(count)]
+        super().__init__(spec, modules)
         whole = nn.ModuleDict({"members": nn.ModuleList(modules)}) if spec.members else modules[0]
-        self.values: dict[str, Tensor] = whole.state_dict(keep_vars=True)
+        self.module: nn.Module = whole.to(device).eval()
+        self.values: dict[str, Tensor] = self.module.state_dict(keep_vars=True)
         self.learned: dict[str, nn.Parameter] = {
-            name: value for name, value in whole.named_parameters() if value.requires_grad
+            name: value for name, value in self.module.named_parameters() if value.requires_grad
         }
-        self._modes: list[nn.Module] = modules
-
-    def learning(self, learns: bool) -> None:
-        """Set the modules to train or eval mode, for dropout and batch norms."""
-        for module in self._modes:
-            module.train(learns)
-
-
-def _modules(spec: AnyNetworkSpec, random: np.random.Generator) -> list[nn.Module]:
-    assert isinstance(spec, NetworkSpec)
-    assert spec.custom is not None
-    kind = custom_class(spec, "torch")
-    # A user's module draws from the global generator: seed it, then restore it.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(zlib.crc32(random.bytes(16)))
-        return [kind(spec.observation, spec.action_size, **spec.custom.arguments) for _ in range(spec.members or 1)]

@@ -175,11 +175,16 @@ def recurrent(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return outputs (B, S, size) and the hidden states after the last position."""
     arrays, outputs = [weights[name] for name in spec.shapes(0)], []
+    # Biases, layers, dropout, train (else cuDNN gives no gradients), bidirectional, batch first.
+    options = (True, spec.layers, 0.0, True, False, True)
     state = [part.to(x.dtype).transpose(0, 1) for part in carry.values()]
     starts = window.starts.any(0).nonzero()[:, 0].tolist() if x.shape[1] > 1 else []
     for start, end in pairwise(sorted({0, min(spec.burn_in, x.shape[1]), x.shape[1], *starts})):
-        state = [_state_before(spec, part, window, start) for part in state]
-        output, state = _unroll(spec, arrays, x[:, start:end], state)
+        state = [_state_before(spec, part, window, start).contiguous() for part in state]
+        if spec.kind == "gru":
+            output, *state = torch.gru(x[:, start:end], state[0], arrays, *options)
+        else:
+            output, *state = torch.lstm(x[:, start:end], state, arrays, *options)
         outputs.append(output)
     after = dict(zip(carry, (part.transpose(0, 1).float() for part in state), strict=True))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), after
@@ -194,13 +199,3 @@ def _state_before(spec: RecurrentSpec, state: Tensor, window: SequenceInput, tim
         kept = window.is_first if spec.learn_from_start else torch.zeros_like(window.is_first)
         state = torch.where(kept[None, :, None], state, state.detach())
     return torch.where(window.starts[:, time][None, :, None], torch.zeros_like(state), state)
-
-
-def _unroll(spec: RecurrentSpec, weights: list[Tensor], x: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    # Biases, layers, dropout, train (else cuDNN gives no gradients), bidirectional, batch first.
-    options = (True, spec.layers, 0.0, True, False, True)
-    if spec.kind == "gru":
-        output, hidden = torch.gru(x, state[0].contiguous(), weights, *options)
-        return output, [hidden]
-    output, hidden, cells = torch.lstm(x, [part.contiguous() for part in state], weights, *options)
-    return output, [hidden, cells]

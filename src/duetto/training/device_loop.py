@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
-from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -266,7 +265,7 @@ class DeviceLoop:
             carry = self._observe(carry, carry["obs"])
         seen = self._scaled(carry, carry["obs"])
         noise, state = self._explorer.noise(random, carry["noise"], plan["explore"], self._action)
-        action, extras = self._algorithm.collect(self._networks(carry["learner"]), seen, noise)
+        action, extras = self._algorithm.collect(self._learner.networks(carry["learner"]), seen, noise)
         if self._algorithm.first_random_steps():
             action = jnp.where(plan["random"], self._random_action(random, action), action)
         env, result = self.vector.step(carry["env"], action)
@@ -429,14 +428,8 @@ class DeviceLoop:
             return branches[0](learner)
         return jax.lax.switch(jnp.searchsorted(jnp.asarray(list(self._updates)), phase), branches, learner)
 
-    def _networks(self, learner: Any) -> SimpleNamespace:
-        """Return the acting networks: on-policy in the precision of updates, else in float32."""
-        precision = self._learner.precision if self._learner.on_policy else "float32"
-        names = self._algorithm.acting_networks
-        return SimpleNamespace(**{n: self._learner.called(n, learner[f"net/{n}"], precision) for n in names})
-
     def _value(self, carry: Carry, seen: Any) -> Any:
-        return self._algorithm.value(self._networks(carry["learner"]), seen)
+        return self._algorithm.value(self._learner.networks(carry["learner"]), seen)
 
     def _random_action(self, random: KeyGenerator, like: Any) -> Any:
         """Draw uniform actions with the shape of `like`, as `ActionMap.sample` does."""

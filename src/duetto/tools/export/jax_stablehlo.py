@@ -19,7 +19,7 @@ def write(graph: Graph, learner: JaxLearner, path: Path) -> None:
 
     def step(*arrays: Any) -> tuple[Any, ...]:
         with jax.default_matmul_precision("float32"):  # without TensorFloat-32
-            return graph(learner.networks(), dict(zip(names, arrays, strict=True)))
+            return graph(learner.networks(learner.state), dict(zip(names, arrays, strict=True)))
 
     (batch,) = jax_export.symbolic_shape("N")
     arrays = [jax.ShapeDtypeStruct((batch, *port.shape), port.dtype) for port in graph.inputs]

@@ -27,7 +27,6 @@ class Exported(nn.Module):
     def __init__(self, graph: Graph, learner: TorchLearner) -> None:
         super().__init__()
         self._graph, self._learner = graph, learner
-        learner.freeze()
         self._names = [port.name for port in graph.inputs]
 
     def forward(self, *arrays: Tensor) -> tuple[Tensor, ...]:
