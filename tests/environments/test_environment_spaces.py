@@ -166,9 +166,9 @@ def test_structure_rebuilds_composite_actions_from_rows() -> None:
     rows = ActionMap(space).to_environment(np.array([[0, 0.5], [1, -1]], np.float32))
     assert rows.tolist() == [[1, 4], [2, -2]]
     made = Structure(json.loads(json.dumps(structure(space))))
-    assert made.one(rows[0]) == (1, {"x": np.array([4.0])})
-    assert space.contains(made.one(rows[1]))
-    first, second = made.many(rows)
+    assert made.nest(rows[0]) == (1, {"x": np.array([4.0])})
+    assert space.contains(made.nest(rows[1]))
+    first, second = made.nest(rows)
     assert (first.tolist(), second["x"].tolist()) == ([1, 2], [[4], [-2]])
     choice = Structure(structure(gym.Discrete(3)))
-    assert choice.one(2) == 2
+    assert choice.nest(2) == 2

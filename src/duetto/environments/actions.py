@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from operator import getitem
 from typing import Any
 
 import gymnasium
@@ -44,24 +43,18 @@ class ActionMap:
         UsageError: The action space is of an unsupported kind.
     """
 
-    continuous: bool
-    row_shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         self.space: Space = from_gymnasium(space)
+        self.continuous: bool = isinstance(self.space, Box)
+        self.row_shape: tuple[int, ...] = () if isinstance(self.space, Discrete) else (num_columns(self.space),)
+        self.dtype: np.dtype[Any] = np.dtype(np.float32 if isinstance(self.space, Box | Dict) else np.int64)
         self._own_shape = tuple(space.shape or ())
         self._own_dtype: Any = space.dtype
         self._parts: list[ActionMap] = []
         if isinstance(self.space, Dict):
             self._parts = [ActionMap(leaf.find(space)) for leaf in Layout(space).leaves]
             self._ends = split_bounds([num_columns(part.space) for part in self._parts])
-            self.continuous, self.row_shape, self.dtype = False, (num_columns(self.space),), np.dtype(np.float32)
-            return
-        self.continuous = isinstance(self.space, Box)
-        self.row_shape = () if isinstance(self.space, Discrete) else (num_columns(self.space),)
-        self.dtype = np.dtype(np.float32 if self.continuous else np.int64)
-        if isinstance(self.space, Box):
+        elif isinstance(self.space, Box):
             # Center and half-width instead of low and width, so that values close to zero stay exact.
             (self._low, self._high), (self._centre, self._half) = self.space.bounds, self.space.units()
         else:
@@ -159,7 +152,7 @@ def structure(space: gymnasium.Space[Any]) -> list[Any]:
 
 
 class Structure:
-    """Converts rows (N, A) to nested actions (dicts, tuples), and back. `made` is the list that `structure` returned.
+    """Converts rows (N, A) to nested actions (dicts, tuples). `made` is the list that `structure` returned.
 
     Attributes:
         nested: Whether actions are dicts or tuples.
@@ -175,28 +168,19 @@ class Structure:
 
     def named(self, called: Callable[[str], str]) -> Any:
         """Return the nested structure with `called(name)` in place of each part's array."""
-        return self._nest(map(called, self._parts))
+        return self._rebuild(map(called, self._parts))
 
-    def row(self, action: Any) -> np.ndarray:
-        """Convert one environment's nested action to its row (A,) float64, the inverse of `one`."""
-        found = [np.ravel(reduce(getitem, path, action)) for path, _, _ in self._parts.values()]
-        return np.concatenate(found, dtype=np.float64, casting="unsafe")
-
-    def many(self, rows: np.ndarray) -> Any:
-        """Convert rows (N, A) to nested actions with arrays (N, ...), for a vector environment."""
+    def nest(self, rows: Any) -> Any:
+        """Convert a row (A,) to an environment's nested action, or rows (N, A) to a vector environment's."""
         if not self.nested:
             return rows
         parts = zip(self._parts.values(), self._ends, strict=True)
-        return self._nest(
+        return self._rebuild(
             rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)[()]
             for (_, shape, dtype), (low, high) in parts
         )
 
-    def one(self, row: Any) -> Any:
-        """Convert a row (A,) to the action of one environment."""
-        return self.many(row) if self.nested else row
-
-    def _nest(self, values: Iterable[Any]) -> Any:
+    def _rebuild(self, values: Iterable[Any]) -> Any:
         root: dict[Any, Any] = {}
         for (path, _, _), value in zip(self._parts.values(), values, strict=True):
             inner = reduce(lambda node, key: node.setdefault(key, {}), path[:-1], root)

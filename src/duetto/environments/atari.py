@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 import gymnasium
-from gymnasium.envs.registration import registry
+from gymnasium.envs.registration import EnvSpec, registry
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit
 from typing_extensions import override
 
@@ -97,17 +97,8 @@ class AtariOptions:
         return -(-self.max_frames // self.frame_skip)
 
 
-@dataclass(frozen=True)
-class AtariGame:
-    """An Atari game, as described by its id."""
-
-    id: str  # ALE/Breakout-v5, for example
-    rom: str  # breakout
-    sticky_actions: float  # the probability that the id sets
-
-
-def find(environment: str) -> AtariGame | None:
-    """Return the Atari game of an id; None if the id is unknown, or not an Atari game's.
+def find(environment: str) -> EnvSpec | None:
+    """Return ale-py's entry of an Atari game in Gymnasium's registry; None if the id is not an Atari game's.
 
     Raises:
         UsageError: The id is an Atari id of an unsupported kind, or ale-py is missing.
@@ -118,11 +109,11 @@ def find(environment: str) -> AtariGame | None:
     if named and wanted not in registry:  # such as Pong-v4, which only ale-py registers
         with suppress(ImportError):
             import_module("ale_py")
-    spec = registry.get(wanted)
-    if spec is not None and env_registry.of_entry_point(spec.entry_point) is not env_registry.ATARI:
-        return None
-    if spec is not None and (wanted.startswith("ALE/") or wanted.endswith("NoFrameskip-v4")):
-        return AtariGame(wanted, spec.kwargs["game"], float(spec.kwargs["repeat_action_probability"]))
+    if wanted in registry:
+        if env_registry.family_of(wanted) is not env_registry.ATARI:
+            return None
+        if wanted.startswith("ALE/") or wanted.endswith("NoFrameskip-v4"):
+            return registry[wanted]
     if named and f"{named[1]}NoFrameskip-v4" in registry:
         raise UsageError(
             f"{environment} is an Atari id with fixed frame skip, observations or sticky actions, which are options in "
@@ -131,19 +122,19 @@ def find(environment: str) -> AtariGame | None:
     return None
 
 
-def sticky_actions(game: AtariGame, options: AtariOptions) -> float:
+def sticky_actions(game: EnvSpec, options: AtariOptions) -> float:
     """Return the probability to repeat an action: the option `sticky_actions`, or if it is None, the id's value."""
-    return game.sticky_actions if options.sticky_actions is None else float(options.sticky_actions)
+    own = options.sticky_actions
+    return float(game.kwargs["repeat_action_probability"] if own is None else own)
 
 
-def make(game: AtariGame, options: AtariOptions, render_mode: str | None) -> gymnasium.Env:
+def make(game: EnvSpec, options: AtariOptions, render_mode: str | None) -> gymnasium.Env:
     """Make a game with Gymnasium's environment and wrappers: slower than `atari_native`, but it renders full frames.
 
     Observations, rewards and lives equal those of `atari_native` bit for bit if the emulator runs through the same
     frames. But a seed gives other random numbers, and a game starts after 1 to `noop_max` no-op frames, not after 0 to
     `noop_max` - 1.
     """
-    env_registry.register(game.id)
     with silence.output():  # ALE prints a banner
         env = gymnasium.make(
             game.id,

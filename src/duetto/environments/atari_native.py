@@ -14,12 +14,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 from typing_extensions import override
 
 from duetto.cpu import cores
 from duetto.environments import env_registry
-from duetto.environments.atari import FRAMES_PER_SECOND, AtariGame, AtariOptions, sticky_actions
+from duetto.environments.atari import FRAMES_PER_SECOND, AtariOptions, sticky_actions
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.exact_resume import ELSEWHERE
 from duetto.environments.obs_tree import Tree
@@ -39,12 +40,10 @@ class NativeAtari(Engine):
     Gymnasium does.
     """
 
-    stacked: int
-
-    def __init__(self, game: AtariGame, options: AtariOptions, num_envs: int) -> None:
+    def __init__(self, game: EnvSpec, options: AtariOptions, num_envs: int) -> None:
         ale: Any = env_registry.import_family(env_registry.ATARI, "ale_py", game.id)
         self._vector = ale.AtariVectorEnv(
-            game.rom,
+            game.kwargs["game"],
             num_envs,
             num_threads=min(num_envs, cores()),
             max_num_frames_per_episode=UNLIMITED,
@@ -104,9 +103,7 @@ class NativeAtari(Engine):
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         """Replay the tapes. If an environment's last observation then differs from `obs`, it starts a new game."""
         tapes = [saved[str(env)] for env in range(self.num_envs)]
-        self._tapes = [
-            Tape(**one | {"actions": bytearray(np.asarray(one["actions"], np.uint8).tobytes())}) for one in tapes
-        ]
+        self._tapes = [Tape(**one | {"actions": bytearray(one["actions"].astype(np.uint8))}) for one in tapes]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, starts = timetable(self._tapes)
         # ale-py's first reset must include all environments.

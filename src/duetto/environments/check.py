@@ -102,13 +102,13 @@ def check(
     if steps < 1 or timeout <= 0:
         raise UsageError(f"steps is {steps} and timeout is {timeout:g}. Set both above 0.")
     environment = env_registry.resolved(environment)
-    is_id, game = isinstance(environment, str), None
     name = label_of(environment)
     if isinstance(environment, VectorEnv):
         raise UsageError(f"{name} is a vector environment. Pass the id or class of the single environment.")
     if env_registry.is_device(environment) or name.startswith(envpool_vector.PREFIX):
         raise UsageError(f"{name} is no Gymnasium environment, so it cannot be checked. Train with it.")
-    if is_id:
+    game = None
+    if isinstance(environment, str):
         game = atari.find(environment)
         env_registry.check_known(environment)
     spec = env_registry.registration(environment)
@@ -122,7 +122,7 @@ def check(
 
 
 def _single(environment: Any, kwargs: dict[str, Any], spec: EnvSpec | None, render_mode: str | None) -> gymnasium.Env:
-    """Make the environment, in the worker process. `shown` is the default of `render_mode`."""
+    """Make the environment, in the worker process."""
     env_registry.register_spec(spec)
     return make_env.make_eval(environment, kwargs=kwargs, render_mode=render_mode).environments[0].env
 
@@ -214,7 +214,9 @@ def check_rollout(findings: Findings, vec: VecEnv, most: int) -> None:
     rare = ". Check that random actions should get this; rare rewards need exploration, demonstrations or goals"
     too_large = low < high and max(abs(low), abs(high)) > LARGE
     findings.add("rewards", costs=large if too_large else "", fine=f"{said}{rare if low == high else ''}.")
-    _check_episodes(findings, vec.call(_time_limit), ends, steps)
+    steps_of = "_max_episode_steps"
+    limit = vec.call(lambda env: env.get_wrapper_attr(steps_of) if env.has_wrapper_attr(steps_of) else None)
+    _check_episodes(findings, limit, ends, steps)
     if vec.masked:
         fine = f"info has an {KEY}: algorithms choose among allowed actions, but bc, dqfd and r2d3 refuse masks."
         findings.add("masks", fine=fine)
@@ -225,10 +227,6 @@ def check_rollout(findings: Findings, vec: VecEnv, most: int) -> None:
     hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours. Use several processes "
     slow = f"{hours}(--num-envs {min(8, cores())} --vectorization subprocess)." if rate < SLOW else ""
     findings.add("speed", costs=slow, fine=f"{rate:,.0f} steps per second in a separate process, resets included.")
-
-
-def _time_limit(env: gymnasium.Env) -> int | None:
-    return env.get_wrapper_attr("_max_episode_steps") if env.has_wrapper_attr("_max_episode_steps") else None
 
 
 def _check_observations(findings: Findings, vec: VecEnv, ranges: dict[str, np.ndarray]) -> None:
@@ -313,9 +311,9 @@ def check_gymnasium(findings: Findings, vec: VecEnv) -> None:
     findings.add("gymnasium", costs=costs, fine="Gymnasium's checker objects to nothing.")
 
 
-def _objection(env: gymnasium.Env) -> str:
+def _objection(env: gymnasium.Wrapper) -> str:
     try:
-        env_checker.check_env(_BoolFlags(env), skip_render_check=True, skip_close_check=True)
+        env_checker.check_env(_BoolFlags(env.env), skip_render_check=True, skip_close_check=True)
     except Exception as error:  # assertions, and errors of the environment
         objection = " ".join(str(error).split()) or type(error).__name__
         return f"Gymnasium's checker, which stops at its first objection, objects: {objection}"

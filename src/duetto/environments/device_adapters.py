@@ -7,7 +7,7 @@ package contains only the models of the control suite's tasks. Other tasks fetch
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -30,9 +30,9 @@ def make_device_env(environment: Any, options: dict[str, Any]) -> DeviceEnv:
     factory: Any = env_registry.resolved(environment)
     if isinstance(factory, str):
         prefix, _, name = factory.partition(":")
-        family, adapter = env_registry.DEVICE_FAMILIES[prefix], _ADAPTERS[prefix]
+        family, (adapter, ids_of) = env_registry.DEVICE_FAMILIES[prefix], _ADAPTERS[prefix]
         package = env_registry.import_family(family, family.entry_point, factory)
-        env_registry.check_listed(factory, [f"{prefix}:{one}" for one in adapter.names(package)])
+        env_registry.check_listed(factory, [f"{prefix}:{one}" for one in ids_of(package)])
         factory = partial(adapter, package, name)
     elif not isinstance(factory, type):
         if options:
@@ -57,11 +57,6 @@ class GymnaxEnv(DeviceEnv):
         self._parameters = parameters.replace(**options)
         self.observation_space: Space = _of_gymnax(self._env.observation_space(self._parameters))
         self.action_space: Space = _of_gymnax(self._env.action_space(self._parameters))
-
-    @staticmethod
-    def names(gymnax: Any) -> Iterable[str]:
-        """Return the ids of gymnax."""
-        return gymnax.registered_envs
 
     @override
     def reset(self, key: Any) -> tuple[Any, Any]:
@@ -97,11 +92,6 @@ class NavixEnv(DeviceEnv):
         self.observation_space: Space = Box((math.prod(env.observation_space.shape),), "float32", (low,), (high,))
         self.action_space: Space = Discrete(int(env.action_space.n))
 
-    @staticmethod
-    def names(navix: Any) -> Iterable[str]:
-        """Return the ids of Navix."""
-        return navix.registry()
-
     @override
     def reset(self, key: Any) -> tuple[Any, Any]:
         timestep = self._env.reset(key)
@@ -129,11 +119,6 @@ class PlaygroundEnv(DeviceEnv):
         self.observation_space: Space = Box((int(size),), "float32", (float("-inf"),), (float("inf"),))
         self.action_space: Space = Box((env.action_size,), "float32", (-1.0,), (1.0,))
 
-    @staticmethod
-    def names(playground: Any) -> Iterable[str]:
-        """Return the ids of MuJoCo Playground."""
-        return playground.registry.ALL_ENVS
-
     @override
     def reset(self, key: Any) -> tuple[Any, Any]:
         state = self._env.reset(key)
@@ -153,4 +138,9 @@ class PlaygroundEnv(DeviceEnv):
         return state.obs["state"] if isinstance(state.obs, dict) else state.obs
 
 
-_ADAPTERS: dict[str, Any] = {"gymnax": GymnaxEnv, "playground": PlaygroundEnv, "navix": NavixEnv}  # by ids' prefixes
+# By the prefixes of ids: the adapter, and a function that lists the package's ids.
+_ADAPTERS: dict[str, tuple[Any, Callable[[Any], Iterable[str]]]] = {
+    "gymnax": (GymnaxEnv, lambda gymnax: gymnax.registered_envs),
+    "playground": (PlaygroundEnv, lambda playground: playground.registry.ALL_ENVS),
+    "navix": (NavixEnv, lambda navix: navix.registry()),
+}

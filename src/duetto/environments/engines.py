@@ -6,6 +6,7 @@ Other engines are in `subproc`, `atari_native`, `envpool_vector`, `device_env` a
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,9 +16,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
-from duetto.environments import exact_resume, obs_tree, validation
+from duetto.environments import exact_resume, obs_tree, rng_state, validation
 from duetto.environments.actions import KEY, ActionMasks, Structure, structure
-from duetto.environments.errors import EnvironmentFault, kind, raised
+from duetto.environments.errors import EnvironmentFault, kind, raised, summary
 from duetto.environments.exact_resume import EpisodeRecorder
 from duetto.environments.obs_tree import Tree
 from duetto.environments.spaces import Layout
@@ -73,7 +74,6 @@ class Engine(ABC):
         self.num_envs, self.label, self.metadata, self.envs = num_envs, label, metadata, []
         self.layout, self.single_action_space = Layout(observation_space), action_space
         self.action_masks, self.pending = ActionMasks(action_space), np.zeros(num_envs, bool)
-        self._structure = Structure(structure(action_space))
 
     @abstractmethod
     def reset(self, seed: int) -> Tree:
@@ -119,10 +119,12 @@ class Engine(ABC):
                 self.layout.write(found, {i: first})
             reasons.append(why)
             masks.append(info.get(KEY))
-        exact_resume.load_process(saved[str(i)] for i in range(self.num_envs))
+        for state in saved.values():
+            if "process" in state:  # last, since loading an environment may draw from the global generators
+                rng_state.set_process_state(state["process"])
         found = self.action_masks.attach(found, masks, np.ones(self.num_envs, bool))
         if [name for name, _ in obs_tree.parts(found)] == [name for name, _ in obs_tree.parts(obs)]:
-            obs_tree.assign(found, obs, np.array([not why for why in reasons]))
+            obs_tree.assign(found, obs, np.array(reasons) == "")
         return found, reasons
 
     def set_attr(self, name: str, value: Any) -> None:
@@ -153,9 +155,13 @@ class Engine(ABC):
             )
 
     def close(self) -> None:
-        """Release windows, processes and physics engines."""
+        """Release windows, processes and physics engines. An error is only a warning: a run may be ending with one."""
         for env in self.envs:
-            validation.close(env)
+            try:
+                env.close()
+            except Exception as error:
+                said = f"close of {env.unwrapped} raised {summary(error)}. It may have left things open."
+                warnings.warn(said, stacklevel=2)
 
     def numbers(self) -> dict[str, float]:
         """Return metrics of the engine for the log; their names start with "time/", as they depend on the machine."""
@@ -172,7 +178,7 @@ class SyncEngine(Engine):
         for env in envs[1:]:
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
-        self.envs: list[EpisodeRecorder] = [EpisodeRecorder(env) for env in envs]
+        self.envs = [EpisodeRecorder(env) for env in envs]
 
     @override
     def reset(self, seed: int) -> Tree:
@@ -197,9 +203,7 @@ class SyncEngine(Engine):
         next_obs, given, infos = self.layout.empty(n), {}, []
         reward, terminated, truncated = np.empty(n), np.empty(n, bool), np.empty(n, bool)
         for i, env in enumerate(self.envs):
-            given[i], reward[i], terminated[i], truncated[i], info = validation.step(
-                env, i, self._structure.one(actions[i])
-            )
+            given[i], reward[i], terminated[i], truncated[i], info = validation.step(env, i, actions[i])
             infos.append(info)
         # Copied after all steps, as in Gymnasium's SyncVectorEnv, so environments must not return the same array.
         self.layout.write(next_obs, given)
@@ -233,11 +237,11 @@ class GymVectorEngine(Engine):
         if not modes:
             raise UsageError(f"{label} declares {declared or 'nothing'} as its autoreset mode. {DECLARE}")
         self.vector: VectorEnv = vector
-        self.mode: AutoresetMode = modes[0]
+        self.mode = modes[0]
+        self._structure = Structure(structure(self.single_action_space))
 
     @override
     def reset(self, seed: int) -> Tree:
-        self.pending[:] = False
         return self._first(seed=seed)
 
     def _call(self, method: str, *arguments: Any, **named: Any) -> Any:
@@ -250,6 +254,7 @@ class GymVectorEngine(Engine):
 
     def _first(self, rows: np.ndarray | None = None, **arguments: Any) -> Tree:
         """Reset all environments, or those where `rows` (N,) is True; return the observations of all environments."""
+        self.pending[:] = False
         others = None
         if rows is not None:
             others, arguments = ~rows, arguments | {"options": {"reset_mask": rows.copy()}}
@@ -259,7 +264,7 @@ class GymVectorEngine(Engine):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        given = self._call("step", self._structure.many(actions))
+        given = self._call("step", self._structure.nest(actions))
         raw_obs, reward, terminated, truncated, infos = validation.step_vector(given, self.num_envs)
         next_obs, done = self.layout.batch(raw_obs, self.num_envs), terminated | truncated
         lives = infos.get("lives")
@@ -284,7 +289,7 @@ class GymVectorEngine(Engine):
             obs = obs_tree.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
             starts = self.pending
-            self.pending: np.ndarray = done
+            self.pending = done
             reset_only = starts if starts.any() else None
         elif self.mode is AutoresetMode.DISABLED and done.any():
             obs_tree.assign(obs, self._first(done), done)
@@ -336,7 +341,7 @@ SUCCESS = ("is_success", "success")  # keys of an episode's last info, as in rob
 def _successes(infos: Sequence[Mapping[str, Any]], ended: np.ndarray) -> np.ndarray:
     """Return the successes (N,) of the environments: 1 or 0 if an episode ended, NaN if not or unknown.
 
-    `ended` (N,) is True where an episode ended. The result is None if all successes are unknown.
+    `ended` (N,) is True where an episode ended.
 
     A return does not show success: with a reward of -1 until the goal is reached, an episode with the return -50 may
     have reached the goal and left it again.

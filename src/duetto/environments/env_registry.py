@@ -27,8 +27,8 @@ class Family:
     examples: tuple[str, ...]
     extra: str  # Duetto's extra that installs the package
     entry_point: str  # module of its environments' entry points in Gymnasium's registry
-    pattern: str = r"(?!)"  # regular expression of the ids that Gymnasium has only after `imports`
-    imports: tuple[str, ...] = ()  # modules to import first; the last one registers the ids
+    pattern: str = r"(?!)"  # regular expression of the ids that Gymnasium has only after an import of `entry_point`
+    imports: tuple[str, ...] = ()  # modules to import before it
 
 
 MUJOCO = Family(
@@ -44,7 +44,6 @@ ATARI = Family(
     "atari",
     "ale_py",
     r"ALE/.*|\w+(-ram)?(NoFrameskip|Deterministic)-v\d+|\w+-ram-v\d+",
-    ("ale_py",),
 )
 
 MINIGRID = Family(
@@ -53,7 +52,6 @@ MINIGRID = Family(
     "minigrid",
     "minigrid",
     r"(MiniGrid|BabyAI)-.*",
-    ("minigrid",),
 )
 
 FAMILIES = (
@@ -76,7 +74,7 @@ FAMILIES = (
         "pybullet",
         "pybullet_envs_gymnasium",
         r".*BulletEnv-v\d+",
-        ("pybullet", "pybullet_envs_gymnasium"),
+        ("pybullet",),
     ),
     ATARI,
     MINIGRID,
@@ -90,10 +88,9 @@ def register(environment: str) -> None:
         UsageError: The package is not installed.
     """
     for family in FAMILIES:
-        prefix = f"{family.imports[-1]}:" if family.imports else ""
-        if re.fullmatch(family.pattern, environment.removeprefix(prefix)):
+        if re.fullmatch(family.pattern, environment.rpartition(":")[2]):
             with silence.output():  # PyBullet's C code prints its build date
-                for package in family.imports:
+                for package in (*family.imports, family.entry_point):
                     import_family(family, package, environment)
             return
 
@@ -138,34 +135,18 @@ def missing(family: Family, environment: str, error: Exception) -> UsageError:
 def family_of(environment: str) -> Family | None:
     """Return the family of a registered id, which may start with "module:"; None if it belongs to no known family."""
     spec = registry.get(environment.rpartition(":")[2])
-    return of_entry_point(spec.entry_point) if spec else None
-
-
-def of_entry_point(entry_point: object) -> Family | None:
-    """Return the family whose module contains an environment's entry point; None if no known family does."""
-    module = re.split("[.:]", str(entry_point))
+    module = re.split("[.:]", str(spec and spec.entry_point))
     return next((f for f in FAMILIES if module[: f.entry_point.count(".") + 1] == f.entry_point.split(".")), None)
 
 
 # ------------------------------------------------------------------------------------------- errors
 def check_known(environment: str) -> None:
     """Raise UsageError unless Gymnasium has this id. Ids "module:Id-v0" pass: their module is imported later."""
-    if ":" not in environment:
-        try:
-            gymnasium.spec(environment)
-        except gymnasium.error.Error as error:
-            name, _, _ = environment.partition("-v")
-            newest = {each.rpartition("-v")[0]: each for each in sorted(gymnasium.registry, key=_version)}
-            hint = "".join(f" Did you mean {newest[near]}?" for near in nearest(name, newest))
-            raise UsageError(
-                f"There is no environment {environment}.{hint} If your package registers it, write "
-                f'"package:{environment}".'
-            ) from error
-
-
-def _version(environment: str) -> tuple[int, str]:
-    number = environment.rpartition("-v")[2]
-    return int(number) if number.isdecimal() else 0, environment
+    if ":" not in environment and environment not in registry:
+        hint = "".join(f" Did you mean {near}?" for near in nearest(environment, registry))
+        raise UsageError(
+            f'There is no environment {environment}.{hint} If your package registers it, write "package:{environment}".'
+        )
 
 
 def check_listed(environment: str, known: list[str]) -> None:
@@ -190,11 +171,10 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
 
 def not_shown(environment: str, error: BaseException) -> UsageError:
     """Return the UsageError for an environment that fails to render; it names a missing package or variable."""
-    family = family_of(environment)
+    family, sentence = family_of(environment), f"{environment} cannot be shown ({error})."
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
-        return UsageError(f"{environment} cannot be shown ({error}). Install: {install(family.extra)}")
-    sentence = f"{environment} cannot be shown ({error})."
-    if family is MUJOCO or re.search("opengl|egl|glfw|osmesa", str(error), re.IGNORECASE):
+        sentence += f" Install: {install(family.extra)}"
+    elif family is MUJOCO or re.search("opengl|egl|glfw|osmesa", str(error), re.IGNORECASE):
         sentence += " Without a display, MuJoCo needs: export MUJOCO_GL=egl"
     return UsageError(sentence)
 

@@ -35,8 +35,7 @@ class EnvPoolEngine(GymVectorEngine):
     @override
     def reset(self, seed: int) -> Tree:
         self.vector.close()
-        self.vector: VectorEnv = self._make(seed)
-        self.pending[:] = False
+        self.vector = self._make(seed)
         return self._first()
 
     def _make(self, seed: int) -> VectorEnv:

@@ -41,9 +41,6 @@ class EnvironmentFault(Exception):  # noqa: N818 - it never leaves this package
     trace: str = ""
     failed: bool = False
 
-    def __str__(self) -> str:
-        return self.what if self.env is None else f"environment {self.env}: {self.what}"
-
     def located(self, name: str, step: int, first: int = 0) -> DuettoError:
         """Return the error for the user, with environments counted from `first`."""
         number = "" if self.env is None else f"environment {self.env + first}, "
@@ -81,7 +78,7 @@ def wrong_number(count: str | None) -> str:
 
 def shown(value: Any) -> str:
     """Describe a value for an error message: numbers and texts as they are, other values by type and size."""
-    if value is None or isinstance(value, bool | int | float | np.number):
+    if value is None or isinstance(value, int | float | np.number):
         return str(value)
     if isinstance(value, str):
         return f"the text {_short(repr(value))}"

@@ -33,7 +33,6 @@ import ast
 import copy
 import math
 from array import array as numbers
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -93,17 +92,24 @@ class Restored(NamedTuple):
 
 
 class EpisodeRecorder(gymnasium.Wrapper):
-    """A wrapper that records the current episode and can repeat it; results pass through unchanged."""
+    """A wrapper that records the current episode and can repeat it; results pass through unchanged.
+
+    `step` takes an action for a Dict or Tuple space as a row (A,), which `Structure` converts.
+    """
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self._obstacle = _find_obstacle(env)
+        self._obstacle = ""  # why no episode may be repeated
+        if any((layer.metadata or {}).get("resets_only") for layer in rng_state.layers(env)):
+            self._obstacle = "its metadata says resets_only"
+        elif any(isinstance(layer, RecordVideo) for layer in rng_state.layers(env)):
+            self._obstacle = "RecordVideo around it would write its files again"
         self._own: Any = _own_layer(env)
         self._records = not self._obstacle and self._own is None
         self._structure = Structure(structure(env.action_space))
-        self._nested = self._structure.nested
-        self._dtype = np.dtype(np.float64 if self._nested else env.action_space.dtype)
-        self._shape = (sum(self._structure.sizes.values()),) if self._nested else env.action_space.shape or ()
+        nested = self._structure.nested
+        self._dtype = np.dtype(np.float64 if nested else env.action_space.dtype)
+        self._shape = (sum(self._structure.sizes.values()),) if nested else env.action_space.shape or ()
         self._size = self._dtype.itemsize * math.prod(self._shape)  # bytes of an action
         leaves = Layout(env.observation_space).leaves
         small = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves) <= LARGEST
@@ -121,15 +127,10 @@ class EpisodeRecorder(gymnasium.Wrapper):
 
     @override
     def reset(self, **kwargs: Any) -> Any:
-        if self._records:
-            self._begins(kwargs.get("seed"))
-        first = self.env.reset(**kwargs)
-        if self._records:
-            self._checksum = self._sum(first[0] if isinstance(first, tuple) else None, 0)
-        return first
-
-    def _begins(self, seed: int | None) -> None:
+        if not self._records:
+            return self.env.reset(**kwargs)
         self._resets += 1
+        seed = kwargs.get("seed")
         if self._resets < 4 or seed is not None:
             self._places = rng_state.places(self.env)
             self._look_at_process()
@@ -139,22 +140,25 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._actions, self._rewards, self._seconds, self._too_long = bytearray(), numbers("d"), 0.0, False
         newest = {change.name: change._replace(steps=_BEFORE) for change in self._changes}
         self._changes = list(newest.values())
+        first = self.env.reset(**kwargs)
+        self._checksum = self._sum(first[0] if isinstance(first, tuple) else None, 0)
+        return first
 
     def _look_at_process(self) -> None:
         """Find out whether the environment draws from the process's global generators."""
         if not self._process:
             self._process = rng_state.process_state()
         elif not self._draws:
-            self._draws = not rng_state.same(self._process, rng_state.process_state())
+            before, now = (encode_tree("process", state) for state in (self._process, rng_state.process_state()))
+            self._draws = before != now
 
     @override
     def step(self, action: Any) -> Any:
         if not self._records:
-            return self.env.step(action)
-        row = self._structure.row(action) if self._nested else np.asarray(action, self._dtype)
-        self._actions += row.tobytes()
+            return self.env.step(self._structure.nest(action))
+        self._actions += np.asarray(action, self._dtype).tobytes()
         before = perf_counter()
-        given = self.env.step(action)
+        given = self.env.step(self._structure.nest(action))
         self._seconds += perf_counter() - before
         try:
             obs, reward, _, _, _ = given
@@ -168,9 +172,6 @@ class EpisodeRecorder(gymnasium.Wrapper):
         if len(self._actions) > LONGEST * self._size or self._seconds > PATIENCE:
             self._actions, self._rewards, self._too_long = bytearray(), numbers("d"), True
         return given
-
-    def _sum_with_rewards(self) -> int:
-        return crc32(self._rewards, self._checksum)
 
     def _sum(self, obs: Any, checksum: int) -> int:
         """Return the checksum updated with an observation, up to the first part that cannot be read."""
@@ -211,12 +212,9 @@ class EpisodeRecorder(gymnasium.Wrapper):
         return saved | {
             "begin": begin,
             "actions": np.frombuffer(bytes(self._actions), np.uint8),
-            "checksum": self._sum_with_rewards(),
-            "generators": self._generators(),
+            "checksum": crc32(self._rewards, self._checksum),
+            "generators": rng_state.save(rng_state.places(self.env)),
         }
-
-    def _generators(self) -> dict[str, Any]:
-        return rng_state.save(rng_state.places(self.env))
 
     def _save_own(self) -> dict[str, Any]:
         try:
@@ -225,7 +223,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         except Exception as error:  # a user's code may raise anything; TypeError: a checkpoint cannot store the state
             return {"why": f"{type(self._own).__name__}.state_dict() cannot be saved ({summary(error)})"}
         counts = [limit._elapsed_steps for limit in self._limits()]
-        return {"own": state, "counts": counts, "generators": self._generators()}
+        return {"own": state, "counts": counts, "generators": rng_state.save(rng_state.places(self.env))}
 
     def _limits(self) -> list[TimeLimit]:
         return [layer for layer in rng_state.layers(self.env) if isinstance(layer, TimeLimit)]
@@ -286,13 +284,14 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._changes = [change for change in changes if change.steps == _BEFORE]
         for steps, row in enumerate(actions.copy().view(self._dtype).reshape(-1, *self._shape)):
             self._apply(changes, steps)
-            obs, _, terminated, truncated, info = self.step(self._structure.one(row))
+            obs, _, terminated, truncated, info = self.step(row)
             if terminated or truncated:  # the recorded episode did not end
                 return Restored(ELSEWHERE)
         self._apply(changes, len(actions) // self._size)
         if self._too_long:
             return Restored(f"repeating its episode took more than {PATIENCE:.0f} s")
-        exact = self._sum_with_rewards() == saved["checksum"] and rng_state.load(self.env, saved["generators"])
+        exact = crc32(self._rewards, self._checksum) == saved["checksum"]
+        exact = exact and rng_state.load(self.env, saved["generators"])
         return Restored("" if exact else ELSEWHERE, obs, info)
 
     def _apply(self, changes: list[Change], steps: int | None = None) -> None:
@@ -302,20 +301,11 @@ class EpisodeRecorder(gymnasium.Wrapper):
                 self.set_wrapper_attr(change.name, decode(change.value), force=False)
 
 
-def load_process(saved: Iterable[dict[str, Any]]) -> None:
-    """Restore this process's global random generators. Call this after loading its environments, which may use them."""
-    for one in saved:
-        if "process" in one:
-            rng_state.set_process_state(one["process"])
-
-
-def _recorder_states(saved: Any) -> Iterator[dict[str, Any]]:
-    """Yield the saved state of each recorder, from the saved state of one or several engines."""
-    if isinstance(saved, dict) and "changes" in saved:
-        yield saved
-    elif isinstance(saved, dict):
-        for part in saved.values():
-            yield from _recorder_states(part)
+def _recorder_states(saved: Any) -> list[dict[str, Any]]:
+    """Return the saved state of each recorder, from the saved state of one or several engines."""
+    if not isinstance(saved, dict):
+        return []
+    return [saved] if "changes" in saved else [state for part in saved.values() for state in _recorder_states(part)]
 
 
 def obstacles(saved: Any) -> list[str]:
@@ -337,29 +327,17 @@ def encode(value: Any) -> Any:
         TypeError: The value is neither.
     """
     if isinstance(value, np.ndarray | np.generic):
-        if value.dtype.kind in "biuf" and value.dtype.isnative and value.dtype.itemsize <= 8:
-            return np.array(value)
-    else:
-        with suppress(ValueError, SyntaxError):
-            ast.literal_eval(text := repr(value))
-            return {"literal": text}
+        encode_tree("attribute", {"value": np.array(value)})  # raises the TypeError
+        return np.array(value)
+    with suppress(ValueError, SyntaxError):
+        ast.literal_eval(text := repr(value))
+        return {"literal": text}
     raise TypeError(f"No checkpoint holds {shown(value)}.")
 
 
 def decode(value: Any) -> Any:
     """Undo `encode`; an array without axes becomes a NumPy scalar."""
     return ast.literal_eval(value["literal"]) if isinstance(value, dict) else value.copy()[()]
-
-
-# ------------------------------------------------------------------------------------------- an environment
-def _find_obstacle(env: gymnasium.Env) -> str:
-    """Return why no episode of this environment may be repeated; "" if it may."""
-    for layer in rng_state.layers(env):
-        if (layer.metadata or {}).get("resets_only"):
-            return "its metadata says resets_only"
-        if isinstance(layer, RecordVideo):
-            return "RecordVideo around it would write its files again"
-    return ""
 
 
 def _own_layer(env: gymnasium.Env) -> gymnasium.Env | None:

@@ -29,7 +29,7 @@ class GoalEnv:
     def __init__(self, stepper: VecEnv) -> None:
         self._stepper = stepper
         self.name: str = stepper.name
-        self.changed: bool = False
+        self.changed = False
         reward, self._terminated = (_function(stepper, f"compute_{name}") for name in ("reward", "terminated"))
         if reward is None:
             raise UsageError(

@@ -67,7 +67,10 @@ class LearnerView(Engine):
         reward = learned_reward(outcome.reward, self._options.clip_rewards, self._options.log_rewards)
         if self._options.episodic_life or self._fires:
             before_game = firing & (self._lives == 0)
-            lost = self._lost_a_life(outcome.lives, ended | before_game)
+            lives: Any = outcome.lives
+            # Some games continue for a few frames after the last life: this life must not count as a second end.
+            lost = (lives > 0) & (lives < self._lives)
+            self._lives = np.where(ended | before_game, 0, lives)
             if self._options.episodic_life:
                 starts = starts | lost
             if self._options.episodic_life and self._to_learn:
@@ -79,13 +82,6 @@ class LearnerView(Engine):
                 starts, reset_only = firing & (self._left == 0), firing if firing.any() else None
         changed = {"reward": reward, "terminated": terminated, "starts": starts, "reset_only": reset_only}
         return outcome._replace(**changed, score=score, ended=ended)
-
-    def _lost_a_life(self, lives: Any, starts: np.ndarray) -> np.ndarray:
-        """Return (N,) bool, True where a life was lost; store `lives` for the next step, 0 where a game starts."""
-        # Some games continue for a few frames after the last life: this life must not count as a second end.
-        lost = (lives > 0) & (lives < self._lives)
-        self._lives = np.where(starts, 0, lives)
-        return lost
 
     def reset_env(self, env: int, seed: int) -> Tree | None:
         """Start a new game in one environment."""
@@ -99,8 +95,7 @@ class LearnerView(Engine):
     @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         obs, why = self._engine.load(saved["engine"], obs, seed)
-        anew = np.array([bool(one) for one in why])
-        first = FIRED_FIRST if self._fires else 0
+        anew = np.array(why) != ""
         self._lives = np.where(anew, 0, saved["lives"])
-        self._left = np.where(anew, first, saved["firing"])
+        self._left = np.where(anew, FIRED_FIRST if self._fires else 0, saved["firing"])
         return obs, why

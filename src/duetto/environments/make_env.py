@@ -22,14 +22,7 @@ from gymnasium.wrappers import RecordVideo
 from typing_extensions import override
 
 from duetto.algorithms.suggestions import did_you_mean
-from duetto.environments import (
-    atari,
-    env_registry,
-    envpool_vector,
-    minigrid,
-    silence,
-    subproc,
-)
+from duetto.environments import atari, env_registry, envpool_vector, minigrid, silence, subproc
 from duetto.environments.atari import AtariOptions
 from duetto.environments.atari_native import NativeAtari
 from duetto.environments.engines import Engine, GymVectorEngine, SyncEngine, label_of
@@ -37,7 +30,7 @@ from duetto.environments.errors import raised, summary
 from duetto.environments.learner_view import LearnerView
 from duetto.environments.rng_state import layers, preserve
 from duetto.environments.vec_env import VecEnv
-from duetto.environments.wrappers import OPTION, HideVelocity, fix_resets
+from duetto.environments.wrappers import OPTION, fix_resets, hide_velocity
 from duetto.errors import DuettoError, UsageError
 
 Environment = str | gymnasium.Env | VectorEnv | Callable[..., gymnasium.Env]
@@ -178,7 +171,7 @@ def _several(single: Callable[[], gymnasium.Env], name: str, how: _How) -> Engin
     return SyncEngine([single() for _ in range(how.num_envs)])
 
 
-def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
+def _make_atari(game: EnvSpec, how: _How, to_learn: bool) -> Engine:
     options = AtariOptions.of(how.kwargs)
     _check_no_processes(game.id, how, renders=True)
     try:
@@ -219,8 +212,8 @@ def _make_registered(
     except Exception as error:
         raise env_registry.explain(environment, kwargs, error) from error
     env = fix_resets(env)
-    env = HideVelocity(env) if hides else env
-    return minigrid.wrap(env) if family is env_registry.MINIGRID else env
+    env = hide_velocity(env) if hides else env
+    return minigrid.VectorView(env) if family is env_registry.MINIGRID else env
 
 
 def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
@@ -323,15 +316,7 @@ class _Copier(cloudpickle.Pickler):
         EzPickle itself would call the constructor again, and lose attributes that were changed later.
         """
         if isinstance(obj, RecordVideo):
-            return _itself, (obj.env,)
+            return (lambda env: env), (obj.env,)
         if isinstance(obj, EzPickle) and type(obj).__getstate__ is EzPickle.__getstate__:
-            return object.__new__, (type(obj),), vars(obj), None, None, _set_attributes
+            return object.__new__, (type(obj),), vars(obj), None, None, lambda copied, own: vars(copied).update(own)
         return super().reducer_override(obj)
-
-
-def _itself(env: gymnasium.Env) -> gymnasium.Env:
-    return env
-
-
-def _set_attributes(obj: Any, attributes: dict[str, Any]) -> None:
-    vars(obj).update(attributes)

@@ -53,14 +53,7 @@ def bag_of_words(mission: str) -> np.ndarray:
     return code
 
 
-def wrap(env: gymnasium.Env) -> gymnasium.Env:
-    """Wrap a MiniGrid environment so that networks can read it."""
-    # BabyAI prints a line for each mission that it rejects.
-    vars(importlib.import_module("minigrid.envs.babyai.core.roomgrid_level"))["print"] = lambda *_: None
-    return _VectorView(env)
-
-
-class _VectorView(gymnasium.ObservationWrapper):
+class VectorView(gymnasium.ObservationWrapper):
     """A wrapper whose observation is one vector: one-hot codes of cells and direction, and the mission's words.
 
     The vector has 49 * (11 + 6 + 3) + 4 + 54 elements with a view of 7 x 7 cells.
@@ -68,6 +61,8 @@ class _VectorView(gymnasium.ObservationWrapper):
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
+        # BabyAI prints a line for each mission that it rejects.
+        vars(importlib.import_module("minigrid.envs.babyai.core.roomgrid_level"))["print"] = lambda *_: None
         space: Any = env.observation_space
         cells, length = math.prod(space["image"].shape[:2]), OBJECTS + COLORS + STATES
         # Index of the vector at which the one-hot code of each number in the image starts.

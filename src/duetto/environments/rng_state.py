@@ -64,14 +64,10 @@ def save(found: Iterable[Place]) -> dict[str, Any]:
 def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
     """Set the generators to states from `save`, in place; return False if the environment lacks one of them.
 
-    Makes `np_random` if it is missing: Gymnasium makes it only when it is first used.
-
     Raises:
         CheckpointError: A state is invalid.
     """
-    for depth, layer in enumerate(layers(env)):
-        if f"{depth}/_np_random" in saved and getattr(layer, "_np_random", None) is None:
-            vars(layer)["_np_random"] = np.random.Generator(np.random.PCG64())
+    _ = env.unwrapped.np_random  # Gymnasium makes it only when it is first used
     known = {path: owner[name] for path, owner, name in places(env)}
     for path, state in saved.items():
         if path not in known:
@@ -117,13 +113,6 @@ def set_process_state(state: dict[str, Any]) -> None:
         _set(generator, state[name])
 
 
-def same(one: Any, other: Any) -> bool:
-    """Return whether two states are equal."""
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
-    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
-
-
 @contextmanager
 def preserve() -> Iterator[None]:
     """Restore the global generators of `random`, `np.random` and (if imported) PyTorch after the block or call."""
@@ -140,10 +129,9 @@ def preserve() -> Iterator[None]:
 def seed(env: gymnasium.Env, number: int) -> None:
     """Seed the spaces of `env` and its wrappers. Spaces in class attributes are shared, so they are copied first."""
     for name in ("action_space", "observation_space"):
-        if name not in vars(env.unwrapped) and isinstance(
-            space := getattr_static(env.unwrapped, name), gymnasium.Space
-        ):
-            setattr(env.unwrapped, name, copy.deepcopy(space))
+        shared = getattr_static(type(env.unwrapped), name, None)
+        if name not in vars(env.unwrapped) and isinstance(shared, gymnasium.Space):
+            setattr(env.unwrapped, name, copy.deepcopy(shared))
     for layer in layers(env):
         for space in _spaces(layer).values():
             space.seed(number)

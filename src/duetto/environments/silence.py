@@ -35,11 +35,7 @@ def mujoco_compiler() -> Iterator[None]:
 
     MuJoCo 4 finds a deprecated attribute in HalfCheetah's model, which users cannot change.
     """
-    try:
-        mujoco: Any = importlib.import_module("mujoco")
-    except ImportError:  # making the environment reports it
-        yield
-        return
+    mujoco: Any = importlib.import_module("mujoco")
     handler = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda _: None)
     try:

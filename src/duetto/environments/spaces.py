@@ -32,7 +32,6 @@ class Leaf:
     dtype: np.dtype
     start: Any  # subtracted from discrete values, so that they start at 0; None: nothing to subtract
     count: Any = None  # number of discrete values, an array for MultiDiscrete; None for a Box
-    kinds: str = "biuf"  # NumPy's letters of the accepted kinds of dtypes
 
     def find(self, obs: Any) -> Any:
         """Return this part of a single or a batched observation."""
@@ -65,19 +64,19 @@ class Leaf:
             raise EnvironmentFault(f"it gave no {self.describe()} ({type(error).__name__}). {CORRECT}", env) from error
         shape = (*rows, *self.shape) if rows else self.shape
         if value.shape != shape:
-            what = f"of shape {value.shape}" if value.dtype.kind in "biuf" else f"that is {shown(found)}"
-            raise EnvironmentFault(f"it gave an {self.describe()} {what}, its space says {shape}. {CORRECT}", env)
-        if value.dtype.kind not in self.kinds:
-            raise EnvironmentFault(
-                f"it gave an {self.describe()} that is {shown(found)}, its space wants {self.dtype}. {CORRECT}", env
-            )
-        if self.is_outside(value):
-            raise EnvironmentFault(f"it gave an {self.describe()} that is not in its space: {value}. {CORRECT}", env)
-        return value
+            problem = f"of shape {value.shape}" if value.dtype.kind in "biuf" else f"that is {shown(found)}"
+            problem += f", its space says {shape}"
+        elif value.dtype != self.dtype and value.dtype.kind not in ("biuf" if self.dtype.kind == "f" else "biu"):
+            problem = f"that is {shown(found)}, its space wants {self.dtype}"
+        elif self.is_outside(value):
+            problem = f"that is not in its space: {value}"
+        else:
+            return value
+        raise EnvironmentFault(f"it gave an {self.describe()} {problem}. {CORRECT}", env)
 
     def is_outside(self, value: np.ndarray) -> bool:
         """Return whether any number is outside the space. A Box is checked only if it is uint8, against 0 to 255."""
-        if self.count is None and ("f" in self.kinds or value.dtype == self.dtype):
+        if self.count is None and (self.dtype.kind == "f" or value.dtype == self.dtype):
             return False
         first, count = 0 if self.start is None else self.start, 256 if self.count is None else self.count
         return not ((value >= first) & (value < first + count)).all()
@@ -92,7 +91,7 @@ class Layout:
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         self.leaves: list[Leaf] = sorted(_leaves(space, ()), key=lambda leaf: leaf.name)
-        self.single: bool = not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
+        self.single = not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
         names = [leaf.name for leaf in self.leaves]
         reserved = not self.single and any(name[:1] in "/" for name in names)  # such as `masks.MASK`
         if not names or reserved or len(set(names)) < len(names):
@@ -108,10 +107,8 @@ class Layout:
 
     def empty(self, n: int) -> Tree:
         """Return uninitialized arrays for n environments."""
-        if self.single:
-            leaf = self.leaves[0]
-            return np.empty((n, *leaf.row_shape), leaf.dtype)
-        return {leaf.name: np.empty((n, *leaf.row_shape), leaf.dtype) for leaf in self.leaves}
+        arrays = {leaf.name: np.empty((n, *leaf.row_shape), leaf.dtype) for leaf in self.leaves}
+        return arrays[""] if self.single else arrays
 
     def write(self, tree: Tree, rows: Mapping[Any, Any], batch: tuple[int, ...] = ()) -> None:
         """Copy observations into the rows of `tree`.
@@ -157,20 +154,17 @@ def _leaves(space: gymnasium.Space[Any], path: tuple[Any, ...]) -> Iterator[Leaf
             dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
             bounds = (tuple(map(float, bound.ravel().tolist())) for bound in (space.low, space.high))
             plain = Box(space.shape, dtype.name, *bounds)
-            kinds = "biu" if dtype == np.uint8 else "biuf"
-            yield Leaf(name, path, plain, space.shape, dtype, None, kinds=kinds)
+            yield Leaf(name, path, plain, space.shape, dtype, None)
         case gymnasium.spaces.Discrete():
             start, n = int(space.start), int(space.n)
-            yield Leaf(name, path, Discrete(n, start), (), np.dtype(np.int64), start or None, n, "biu")
+            yield Leaf(name, path, Discrete(n, start), (), np.dtype(np.int64), start or None, n)
         case gymnasium.spaces.MultiDiscrete():
-            nvec, start = (tuple(int(n) for n in array.ravel()) for array in (space.nvec, space.start))
+            nvec, start = (tuple(array.ravel().tolist()) for array in (space.nvec, space.start))
             plain = MultiDiscrete(nvec, space.nvec.shape, start)
             first, count = space.start.astype(np.int64), space.nvec.astype(np.int64)
-            yield Leaf(name, path, plain, space.nvec.shape, np.dtype(np.int64), first, count, "biu")
+            yield Leaf(name, path, plain, space.nvec.shape, np.dtype(np.int64), first, count)
         case gymnasium.spaces.MultiBinary():
-            shape = tuple(int(n) for n in space.shape)
-            nvec = (2,) * int(np.prod(shape))
-            yield Leaf(name, path, MultiDiscrete(nvec, shape), shape, np.dtype(np.int64), 0, 2, "biu")
+            yield from _leaves(gymnasium.spaces.MultiDiscrete(np.full(space.shape, 2)), path)
         case _:
             raise UsageError(
                 f"The space {space}{where} is not supported. Supported are Box, Discrete, MultiDiscrete, MultiBinary, "

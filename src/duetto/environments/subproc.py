@@ -31,14 +31,12 @@ from typing_extensions import override
 
 from duetto import subprocess_python
 from duetto.environments import obs_tree, validation
-from duetto.environments.actions import ALWAYS, KEY
 from duetto.environments.engines import Engine, StepResult, SyncEngine
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.exact_resume import PATIENCE
 from duetto.environments.obs_tree import Tree
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.pytree import tree_map_many
-from duetto.networks import masks
 
 TIMEOUT = 300.0  # seconds; long, because a false alarm ends a run
 TO_START = 120.0  # minimum seconds for a worker's first answer, before which it imports packages
@@ -76,14 +74,21 @@ class SubprocEngine(Engine):
             UsageError: The processes cannot make the environments, the spaces differ, or this is Windows.
             EnvironmentFailedError: A process dies or hangs.
         """
-        self.label: str = label
-        self.num_envs: int = num_envs
+        self.label, self.num_envs = label, num_envs
         self.processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[_Line] = []
         self._timeout = timeout and max(timeout, TO_START)  # for the first answer only
         self._busy = False  # in the middle of a call
         weakref.finalize(self, _kill, self.processes)
-        packed = self._packed(single)
+        if sys.platform == "win32":
+            raise UsageError('Processes for environments need Linux or macOS. Use vectorization="sync".')
+        try:
+            packed = cloudpickle.dumps(single)
+        except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
+            raise UsageError(
+                f'{label} cannot be sent to a separate process ({summary(error)}). Use vectorization="sync", or a '
+                "factory that makes what it needs when it is called."
+            ) from error
         try:
             for env in range(num_envs):
                 ours, theirs = Pipe()
@@ -95,23 +100,12 @@ class SubprocEngine(Engine):
             if any(other[:2] != described[0][:2] for other in described):
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
         except BaseException as error:
-            self._close(0.0)
+            self.close()
             if isinstance(error, EnvironmentFault):
                 raise error.located(label, 0) from error
             raise
         self._timeout = timeout
         super().__init__(num_envs, label, *described[0])
-
-    def _packed(self, single: Callable[[], gymnasium.Env]) -> bytes:
-        if sys.platform == "win32":
-            raise UsageError('Processes for environments need Linux or macOS. Use vectorization="sync".')
-        try:
-            return cloudpickle.dumps(single)
-        except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
-            raise UsageError(
-                f'{self.label} cannot be sent to a separate process ({summary(error)}). Use vectorization="sync", or '
-                "a factory that makes what it needs when it is called."
-            ) from error
 
     # ------------------------------------------------------------------------------------------- calls
     def _ask(self, method: str, *arguments: Sequence[Any] | np.ndarray, envs: Sequence[int] | None = None) -> list[Any]:
@@ -121,8 +115,8 @@ class SubprocEngine(Engine):
         """
         lines = self._lines if envs is None else [self._lines[env] for env in envs]
         self._busy = True
-        for i, line in enumerate(lines):
-            line.send((method, tuple(values[i] for values in arguments)))
+        for line, *values in zip(lines, *arguments, strict=True):
+            line.send((method, values))
         answers = [line.receive(self._timeout) for line in lines]
         self._busy = False
         for line, (done, value) in zip(lines, answers, strict=True):
@@ -134,14 +128,7 @@ class SubprocEngine(Engine):
 
     @override
     def reset(self, seed: int) -> Tree:
-        return self._first(self._ask("reset", range(seed, seed + self.num_envs)))
-
-    def _first(self, rows: list[Tree]) -> Tree:
-        """Concatenate the workers' first observations."""
-        masked = [masks.mask_of(obs) is not None for obs in rows]
-        if any(masked) and not all(masked):
-            raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", masked.index(False))
-        return tree_map_many(np.concatenate, rows)
+        return tree_map_many(np.concatenate, self._ask("reset", range(seed, seed + self.num_envs)))
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -175,7 +162,7 @@ class SubprocEngine(Engine):
             loaded = self._ask("load", each, rows, range(seed, seed + self.num_envs))
         finally:
             self._timeout = timeout
-        return self._first([first for first, _ in loaded]), [why for _, [why] in loaded]
+        return tree_map_many(np.concatenate, [first for first, _ in loaded]), [why for _, [why] in loaded]
 
     @override
     def set_attr(self, name: str, value: Any) -> None:
@@ -190,10 +177,7 @@ class SubprocEngine(Engine):
     @override
     def close(self) -> None:
         """Let every environment close itself; kill processes that take too long."""
-        self._close(TO_GIVE_UP if self._busy else TO_CLOSE)
-
-    def _close(self, patience: float) -> None:
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + (TO_GIVE_UP if self._busy else TO_CLOSE)
         try:
             for line in self._lines:
                 with suppress(EnvironmentFault):
@@ -204,7 +188,7 @@ class SubprocEngine(Engine):
         finally:
             _kill(self.processes)
             for line in self._lines:
-                line.close()
+                line.pipe.close()
             self.processes.clear()
             self._lines.clear()
 
@@ -214,16 +198,14 @@ class _Line:
 
     def __init__(self, pipe: Connection, process: subprocess.Popen[bytes], env: int) -> None:
         self.env: int = env
-        self._pipe, self._process = pipe, process
+        self.pipe: Connection = pipe
+        self._process = process
         self._poll = select.poll()  # `pipe.poll` would make a selector at each call
         self._poll.register(pipe.fileno(), select.POLLIN)
 
-    def close(self) -> None:
-        self._pipe.close()
-
     def send(self, message: Any) -> None:
         try:
-            self._pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+            self.pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
         except OSError as error:
             raise self._dead() from error
 
@@ -236,7 +218,7 @@ class _Line:
                 failed=True,
             )
         try:
-            return pickle.loads(self._pipe.recv_bytes())
+            return pickle.loads(self.pipe.recv_bytes())
         except (EOFError, OSError) as error:
             raise self._dead() from error
 
@@ -283,10 +265,9 @@ def main() -> None:
 class _Worker:
     """Answers the trainer's calls with one environment, which the call of `make` creates."""
 
-    def __init__(self) -> None:
-        self._engine: Any = None  # a SyncEngine
+    _engine: Any = None  # a SyncEngine
 
-    def answer(self, method: str, arguments: tuple[Any, ...]) -> bytes:
+    def answer(self, method: str, arguments: Sequence[Any]) -> bytes:
         """Return a pickled tuple: True and the method's value, or False and the error that it raised."""
         try:
             value = getattr(self if hasattr(self, method) else self._engine, method)(*arguments)

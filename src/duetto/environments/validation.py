@@ -7,7 +7,6 @@ values and errors of the environment raise `EnvironmentFault`.
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import Any
 
 import gymnasium
@@ -16,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from gymnasium.wrappers.utils import RunningMeanStd
 
 from duetto.environments import rng_state
-from duetto.environments.errors import FIVE, EnvironmentFault, kind, raised, shown, summary, wrong_number
+from duetto.environments.errors import FIVE, EnvironmentFault, kind, raised, shown, wrong_number
 from duetto.environments.obs_tree import array
 from duetto.environments.spaces import from_gymnasium
 from duetto.errors import DuettoError, UsageError
@@ -74,14 +73,6 @@ def set_attr(env: gymnasium.Env, number: int | None, name: str, value: Any) -> N
         env.set_wrapper_attr(name, copy.deepcopy(value))
     except Exception as error:  # a property may do anything
         raise raised(f"setting {name}", error, number) from error
-
-
-def close(env: gymnasium.Env) -> None:
-    """Close an environment. An error is only a warning: the run has ended, or is raising a more important error."""
-    try:
-        env.close()
-    except Exception as error:
-        warnings.warn(f"close of {env.unwrapped} raised {summary(error)}. It may have left things open.", stacklevel=2)
 
 
 def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:

@@ -74,21 +74,18 @@ class VecEnv:
         older: Whether the policy that acts has older parameters than the learner, as on a cluster.
     """
 
-    name: str
-    first: int
-    num_envs: int
-    stacked: int
-    observation_space: Space
-    action_space: Space
     starts: np.ndarray
     older: bool = False
 
     def __init__(self, engine: Engine, name: str | None = None) -> None:
         self.engine: Engine = engine
         self._actions = ActionMap(engine.single_action_space)
-        self.name, self.first = name or engine.label, 0
-        self.num_envs, self.stacked = engine.num_envs, engine.stacked
-        self.observation_space, self.action_space = engine.layout.space, self._actions.space
+        self.name: str = name or engine.label
+        self.first: int = 0
+        self.num_envs: int = engine.num_envs
+        self.stacked: int = engine.stacked
+        self.observation_space: Space = engine.layout.space
+        self.action_space: Space = self._actions.space
         self.steps: int = 0
         self.restored: np.ndarray = np.ones(self.num_envs, bool)
         self.not_restored: list[str] = []
@@ -158,10 +155,12 @@ class VecEnv:
         self._check_obs(result.next_obs, self._rows)
         if np.count_nonzero(result.starts):
             self._check_obs(result.obs, self._rows)
-        transition = self._transition(action, reward, result, rows)
+        whole: tuple[Any, ...] = (self._obs, action, reward, result.next_obs, result.terminated, result.truncated)
+        if result.reset_only is not None:
+            whole = tuple(obs_tree.take(part, rows) for part in whole)
         self._obs, self.starts = result.obs, result.starts
         self._obs_to_act_on = obs_tree.copy(self._obs)  # the caller may change it; `_obs` goes into the next transition
-        return transition, self._count(result, rows)
+        return Transition(rows.copy(), *whole), self._count(result, rows)
 
     @property
     def resumed_exactly(self) -> bool:
@@ -310,7 +309,7 @@ class VecEnv:
                     "changed, or is of another version of the environment."
                 ) from error
             self._begin(obs)
-        self.restored = restored = np.array([not why for why in reasons])
+        self.restored = restored = np.array(reasons) == ""
         self.not_restored = list(dict.fromkeys(filter(None, reasons)))
         self.starts = np.where(restored, state["starts"], self.starts)
         self._lengths = np.where(restored, state["lengths"], self._lengths)
@@ -341,12 +340,6 @@ class VecEnv:
         self._lengths = np.zeros(self.num_envs, np.int64)
         self.started = True
         self._check_obs(obs, self._rows)
-
-    def _transition(self, action: np.ndarray, reward: np.ndarray, result: StepResult, rows: np.ndarray) -> Transition:
-        whole = (self._obs, action, reward, result.next_obs, result.terminated, result.truncated)
-        if result.reset_only is None:
-            return Transition(rows.copy(), *whole)
-        return Transition(rows, *(obs_tree.take(part, rows) for part in whole))  # type: ignore[arg-type]
 
     def _count(self, result: StepResult, rows: np.ndarray) -> list[Episode]:
         self._returns += result.reward if result.score is None else result.score  # 0 in a step that only resets

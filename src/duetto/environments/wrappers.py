@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import TransformObservation
 from typing_extensions import override
 
 from duetto.environments import silence
@@ -26,21 +27,15 @@ KEPT: dict[str, tuple[int, ...]] = {  # elements of an observation that are not 
 _OUTLIVES = {"PusherBulletEnv", "ThrowerBulletEnv", "HumanoidFlagrunHarderBulletEnv"}
 
 
-class HideVelocity(gymnasium.ObservationWrapper):
-    """A wrapper that removes velocities from observations, so that an agent needs memory."""
-
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        name = env.spec.name if env.spec and env.spec.namespace is None else ""
-        if name not in KEPT:
-            raise UsageError(f"{env.spec and env.spec.id} has no option {OPTION}. These have it: {', '.join(KEPT)}.")
-        self._kept = np.array(KEPT[name])
-        space: Any = env.observation_space
-        self.observation_space = gymnasium.spaces.Box(space.low[self._kept], space.high[self._kept], dtype=space.dtype)
-
-    @override
-    def observation(self, observation: Any) -> Any:
-        return observation[self._kept]
+def hide_velocity(env: gymnasium.Env) -> gymnasium.Env:
+    """Wrap an environment so that its observations have no velocities, and an agent needs memory."""
+    name = env.spec.name if env.spec and env.spec.namespace is None else ""
+    if name not in KEPT:
+        raise UsageError(f"{env.spec and env.spec.id} has no option {OPTION}. These have it: {', '.join(KEPT)}.")
+    space: Any = env.observation_space
+    kept = np.array(KEPT[name])
+    smaller = gymnasium.spaces.Box(space.low[kept], space.high[kept], dtype=space.dtype)
+    return TransformObservation(env, lambda observation: observation[kept], smaller)
 
 
 def fix_resets(env: gymnasium.Env) -> gymnasium.Env:

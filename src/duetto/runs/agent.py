@@ -107,7 +107,7 @@ class Agent:
         """
         mask = None if action_mask is None else [action_mask]
         obs = self._with_mask(to_batch(self._layout, observation, several=False), mask)
-        return self.action_structure.one(self._act(obs, [reward], None, deterministic)[0])
+        return self.action_structure.nest(self._act(obs, [reward], None, deterministic)[0])
 
     def act_batch(
         self,
@@ -134,7 +134,7 @@ class Agent:
             UsageError: As in `act`; or a recurrent agent gets another N than in the last call, without a `reset`.
         """
         obs = self._with_mask(to_batch(self._layout, observations, several=True), action_mask)
-        return self.action_structure.many(self._act(obs, rewards, starts, deterministic))
+        return self.action_structure.nest(self._act(obs, rewards, starts, deterministic))
 
     def _with_mask(self, obs: Any, mask: Any) -> Any:
         """Add masks (N, n) to observations (N, ...). Raises UsageError for a missing or malformed mask."""
@@ -256,7 +256,7 @@ def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structu
     try:
         structure = environments.Structure(saved["action_structure"] if isinstance(action, spaces.Dict) else [])
         if isinstance(action, spaces.Dict):
-            structure.one(np.zeros(spaces.num_columns(action)))
+            structure.nest(np.zeros(spaces.num_columns(action)))
             if structure.sizes != {name: spaces.num_columns(part) for name, part in action.parts}:
                 raise ValueError("they are of other parts")
         if saved["action_dtype"] not in spaces.DTYPES:
