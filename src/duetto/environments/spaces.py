@@ -91,7 +91,7 @@ class Layout:
 
     def __init__(self, space: gymnasium.Space[Any]) -> None:
         self.leaves: list[Leaf] = sorted(_leaves(space, ()), key=lambda leaf: leaf.name)
-        self.single = not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
+        self.single: bool = not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
         names = [leaf.name for leaf in self.leaves]
         reserved = not self.single and any(name[:1] in "/" for name in names)  # such as `masks.MASK`
         if not names or reserved or len(set(names)) < len(names):
