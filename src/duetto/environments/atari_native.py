@@ -63,7 +63,7 @@ class NativeAtari(Engine):
         space = gymnasium.spaces.Box(0, 255, (options.stack, options.size, options.size), np.uint8)
         metadata = {"render_fps": FRAMES_PER_SECOND / options.frame_skip, "render_modes": ["rgb_array", "human"]}
         super().__init__(num_envs, game.id, space, self._vector.single_action_space, metadata)
-        self.stacked = options.stack
+        self.stacked: int = options.stack
         self.has_fire: bool = ale.Action.FIRE in self._vector.ale.get_action_set()  # a button of this game
         self._max_steps = options.max_steps
         self._steps = np.zeros(num_envs, np.int64)  # since each game's first observation

@@ -152,7 +152,7 @@ class DeviceEngine(Engine):
     def __init__(self, env: DeviceEnv, num_envs: int, label: str) -> None:
         spaces = to_gymnasium(env.observation_space), to_gymnasium(env.action_space)
         super().__init__(num_envs, label, *spaces, {"render_modes": []})
-        self.vector = VectorDeviceEnv(env, num_envs)
+        self.vector: VectorDeviceEnv = VectorDeviceEnv(env, num_envs)
         self._reset, self._step = jax.jit(self.vector.reset), jax.jit(self.vector.step_own)
         self.state: Any = None
 

@@ -178,7 +178,7 @@ class SyncEngine(Engine):
         for env in envs[1:]:
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
-        self.envs = [EpisodeRecorder(env) for env in envs]
+        self.envs: list[EpisodeRecorder] = [EpisodeRecorder(env) for env in envs]
 
     @override
     def reset(self, seed: int) -> Tree:
@@ -237,7 +237,7 @@ class GymVectorEngine(Engine):
         if not modes:
             raise UsageError(f"{label} declares {declared or 'nothing'} as its autoreset mode. {DECLARE}")
         self.vector: VectorEnv = vector
-        self.mode = modes[0]
+        self.mode: AutoresetMode = modes[0]
         self._structure = Structure(structure(self.single_action_space))
 
     @override

@@ -35,7 +35,7 @@ class EnvPoolEngine(GymVectorEngine):
     @override
     def reset(self, seed: int) -> Tree:
         self.vector.close()
-        self.vector = self._make(seed)
+        self.vector: VectorEnv = self._make(seed)
         return self._first()
 
     def _make(self, seed: int) -> VectorEnv:

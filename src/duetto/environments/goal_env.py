@@ -51,7 +51,7 @@ class GoalEnv:
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute that was also set in the training environments, since rewards may depend on it."""
         self._stepper.set_attr(name, value)
-        self.changed = True
+        self.changed: bool = True
 
     def close(self) -> None:
         """Release the environment."""

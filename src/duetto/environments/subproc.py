@@ -74,7 +74,8 @@ class SubprocEngine(Engine):
             UsageError: The processes cannot make the environments, the spaces differ, or this is Windows.
             EnvironmentFailedError: A process dies or hangs.
         """
-        self.label, self.num_envs = label, num_envs
+        self.label: str = label
+        self.num_envs: int = num_envs
         self.processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[_Line] = []
         self._timeout = timeout and max(timeout, TO_START)  # for the first answer only
