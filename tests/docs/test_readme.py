@@ -75,7 +75,7 @@ def test_algorithm_table_is_up_to_date():
     [
         ("TD3, Ant-v5", "td3-ant-bf16", "TD3's authors, 10 seeds, v1"),
         ("TD3, HalfCheetah-v5", "td3-halfcheetah", "TD3's authors, 10 seeds, v1"),
-        ("CrossQ, HalfCheetah-v5", "crossq-halfcheetah-100k", "CrossQ's authors, 10 seeds, v4"),
+        ("FlashSAC, HalfCheetah-v5", "flashsac-halfcheetah-100k", "FlashSAC's authors, 5 seeds, v4"),
         ("PPO, Pong", "ppo-pong", "CleanRL at 10 million steps, 3 seeds"),
     ],
 )
