@@ -64,10 +64,14 @@ def save(found: Iterable[Place]) -> dict[str, Any]:
 def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
     """Set the generators to states from `save`, in place; return False if the environment lacks one of them.
 
+    Makes `np_random` if it is missing: Gymnasium makes it only when it is first used.
+
     Raises:
         CheckpointError: A state is invalid.
     """
-    _ = env.unwrapped.np_random  # Gymnasium makes it only when it is first used
+    for depth, layer in enumerate(layers(env)):
+        if f"{depth}/_np_random" in saved and getattr(layer, "_np_random", None) is None:
+            vars(layer)["_np_random"] = np.random.Generator(np.random.PCG64())
     known = {path: owner[name] for path, owner, name in places(env)}
     for path, state in saved.items():
         if path not in known:
