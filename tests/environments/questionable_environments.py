@@ -49,6 +49,16 @@ class Plain(gymnasium.Env):
         self.time, self.episode = state["time"], state["episode"]
 
 
+class FloatsWithLimit(Plain):
+    """float64 observations; most episodes end at a limit of 8 steps, some earlier."""
+
+    def observe(self) -> Any:
+        return self.np_random.uniform(-1, 1, 2)
+
+    def ended(self) -> bool:
+        return self.time == (5 if self.episode % 3 == 2 else 8)
+
+
 class Costly(Plain):
     """Reused observation buffer, large values and rewards, action_masks(), episodes of one length, no rendering."""
 

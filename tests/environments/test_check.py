@@ -93,6 +93,10 @@ WRONG = {
 COSTS = [
     (questionable.Costly, COSTLY),
     (questionable.Wrong, WRONG),
+    (
+        questionable.FloatsWithLimit,
+        {"gymnasium": "The observation is float64, its space says float32", "episodes": "terminated after exactly 8"},
+    ),
     (questionable.Frames, {"images": "uint8 of shape (4, 20, 20, 1), looks like an image"}),
     (questionable.Unseeded, {"determinism": "Call super().reset(seed=seed)"}),
     (questionable.DependsOnResets, {"determinism": "the first observation differs in one environment"}),
