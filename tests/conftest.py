@@ -23,7 +23,7 @@ if find_spec("jax") and version("jax").startswith("0.10."):  # XLA aborts at unk
     XLA += " --xla_cpu_use_fusion_emitters=false"
 
 
-# Helper modules that tests of other folders use, too.
+# Helper modules that tests of other folders also use.
 sys.path += [
     str(Path(__file__).with_name(name)) for name in ("training", "cli", "report", "runs", "environments", "sweep")
 ]

@@ -12,7 +12,7 @@ An *item* of a batch is a transition or, for recurrent networks, a sequence. The
 
 - `sequences`: batches of sequences, for recurrent networks
 - `her`: hindsight experience replay: new goals in a batch
-- `mixed_replay`: batches that mix the agent's experience with demonstrations, which have priorities of their own
+- `mixed_replay`: batches that mix the agent's experience with demonstrations; priorities of demonstrations
 - `rollout`: on-policy batches
 - `sharded_replay`: a replay buffer in several processes; `ReplayFactory`, which makes every replay buffer
 - `device_replay`: a replay buffer on the accelerator, for the compiled training loop

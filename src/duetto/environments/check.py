@@ -23,7 +23,6 @@ from gymnasium.utils import env_checker
 from gymnasium.vector import VectorEnv
 
 from duetto.algorithms import ALGORITHMS
-from duetto.cpu import cores
 from duetto.environments import atari, env_registry, envpool_vector, make_env, obs_tree, validation
 from duetto.environments.actions import KEY
 from duetto.environments.engines import label_of
@@ -224,8 +223,9 @@ def check_rollout(findings: Findings, vec: VecEnv, most: int) -> None:
         costs = f"Its method action_masks is not read. Return the mask as info[{KEY!r}] in each reset and step."
         findings.add("masks", costs=costs)
     rate = steps / seconds
-    hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours. Use several processes "
-    slow = f"{hours}(--num-envs {min(8, cores())} --vectorization subprocess)." if rate < SLOW else ""
+    hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours."
+    advice = " Use several processes, at most one per core (--num-envs N --vectorization subprocess)."
+    slow = hours + advice if rate < SLOW else ""
     findings.add("speed", costs=slow, fine=f"{rate:,.0f} steps per second in a separate process, resets included.")
 
 

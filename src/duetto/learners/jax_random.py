@@ -51,7 +51,7 @@ class KeyGenerator:
     def permutation(self, count: int) -> Any:
         """Draw a permutation of 0 .. count-1, (count,) int32.
 
-        Each of up to 2^16 numbers gets at least 16 random bits in front of its own; then these integers are sorted. On
+        Each of up to 2^16 numbers gets at least 16 random bits in front of its bits; then these integers are sorted. On
         a CPU this is ten times as fast as `jax.random.permutation`. Numbers with equal random bits keep their order.
         """
         if count > MOST_PACKED:

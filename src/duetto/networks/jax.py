@@ -71,9 +71,8 @@ class JaxCustomNetwork:
         numbers = [isinstance(leaf, Array) and jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in self._leaves]
         self._places = [i for i, learns in enumerate(numbers) if learns]
         names = [jax.tree_util.keystr(leaves[i][0], simple=True, separator=".") for i in self._places]
-        self.names: list[str] = [
-            f"members.{x}" if spec.members else x.partition(".")[2] for x in names
-        ]  # as in PyTorch
+        # As in PyTorch; without an ensemble, the first part of a name is the only member's number.
+        self.names: list[str] = [f"members.{x}" if spec.members else x.partition(".")[2] for x in names]
         self.arrays: list[Any] = [self._leaves[i] for i in self._places]
         self.shapes: list[tuple[int, ...]] = [tuple(leaf.shape) for leaf in self.arrays]
         self.learned: int = len(self.arrays)
