@@ -59,11 +59,13 @@ def reference_stack(values, x, train, count=0.0):
 )
 def test_batch_renormalization_by_hand(array, mean, variance, scale, shift):
     values = {name: array(value) for name, value in NORM.items()} | {"n.count": array(100_000.0)}
+    normalized = np.array([[0.0], [1.0]])  # x̂
     given = array([mean]), array([variance]), array([2.0]), array([0.5])
-    found = batch_norm.renormalized(values, "n", *given)
-    np.testing.assert_allclose([np.asarray(part)[0] for part in found], [scale, shift], rtol=1e-6)
-    early = batch_norm.renormalized(values | {"n.count": array(99_999.0)}, "n", *given)
-    assert [float(part[0]) for part in early] == [2.0, 0.5]
+    y = array(2.0 * normalized + 0.5)
+    found = batch_norm.renormalized(y, values, "n", *given)
+    np.testing.assert_allclose(np.asarray(found), scale * normalized + shift, rtol=1e-6)
+    early = batch_norm.renormalized(y, values | {"n.count": array(99_999.0)}, "n", *given)
+    np.testing.assert_array_equal(np.asarray(early), np.asarray(y))
 
 
 # ------------------------------------------------------------------------------------------------ stacks

@@ -59,12 +59,12 @@ class JaxLearner(Learner):
         threads: int = 0,
     ):
         super().__init__(algorithm, observation, action, seed, precision)
+        if device == "cpu":
+            keep_freed_memory()
         self.threads: int = start_jax(threads) if device == "cpu" else 0
         rollout: Any = algorithm.memory()
         self.at_once: int = 1 if self._adapted else rollout.epochs if self.on_policy else MOST_AT_ONCE
         use_jax_cache()
-        if device == "cpu":
-            keep_freed_memory()
         self.device: Any = jax.local_devices(backend="gpu" if device == "cuda" else "cpu")[0]
         with jax.default_device(self.device):
             self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}

@@ -33,14 +33,6 @@ def broadcastable(vector: Array, like: Array) -> Array:
     return array_namespace(vector).reshape(vector, shape)
 
 
-def moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return mean and variance of x over `axes`, float32."""
-    xp = array_namespace(x)
-    x = xp.astype(x, xp.float32)
-    mean = xp.mean(x, axis=axes, keepdims=True)
-    return xp.squeeze(mean, axis=axes), xp.mean((x - mean) ** 2, axis=axes)
-
-
 def updated_stats(values: Values, name: str, mean: Array, variance: Array) -> dict[str, Array]:
     """Return a dict of the norm `name`'s running statistics after a batch with this mean and variance."""
     after = {
@@ -52,18 +44,19 @@ def updated_stats(values: Values, name: str, mean: Array, variance: Array) -> di
 
 
 def renormalized(
-    values: Values, name: str, mean: Array, variance: Array, scale: Array, shift: Array
-) -> tuple[Array, Array]:
-    """Return the scale γ r and the shift γ d + β; without renormalization, or in its warm-up, return γ and β."""
+    y: Array, values: Values, name: str, mean: Array, variance: Array, scale: Array, shift: Array
+) -> Array:
+    """Return γ (x̂ r + d) + β for y = γ x̂ + β. Without renormalization, or in its warm-up, r is 1 and d is 0."""
     if f"{name}.count" not in values:
-        return scale, shift
+        return y
     xp = array_namespace(scale)
     warm = values[f"{name}.count"] >= WARM_UP
     warm = xp.broadcast_to(xp.reshape(warm, (*warm.shape, 1)), mean.shape)
     running = xp.sqrt(values[f"{name}.variance"] + EPSILON)
     r = xp.clip(xp.sqrt(variance + EPSILON) / running, 1 / R_MAX, R_MAX)
     d = xp.clip((mean - values[f"{name}.mean"]) / running, -D_MAX, D_MAX)
-    return xp.where(warm, scale * r, scale), xp.where(warm, shift + scale * d, shift)
+    r, d = xp.where(warm, r, 1.0), xp.where(warm, d, 0.0)
+    return xp.astype(y * broadcastable(r, y) + broadcastable(scale * d + shift * (1 - r), y), y.dtype)
 
 
 def eval_norm(x: Array, values: Values, name: str, scale: Array, shift: Array, epsilon: float = EPSILON) -> Array:

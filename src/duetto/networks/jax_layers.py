@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from duetto.networks import jax_bfloat16, layers
-from duetto.networks.batch_norm import broadcastable, moments
+from duetto.networks.batch_norm import broadcastable
 from duetto.networks.layers import Cell, State
 from duetto.networks.layers import norm as norm
 
@@ -37,14 +37,16 @@ def linear(x: Array, weight: Array, bias: Array | None) -> Array:
     return x @ jnp.swapaxes(weight, -1, -2) + bias[:, None]
 
 
-def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
+def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float) -> tuple[Array, Array, Array]:
     """Normalize x over its rows, with a hand-written gradient.
 
     This gradient makes fewer passes over the rows than JAX's automatic gradient: CrossQ's update with critics of 512
     and 512 units takes 0.87 times as long.
     """
-    mean, variance = moments(jax.lax.stop_gradient(x), tuple(range(scale.ndim - 1, x.ndim - 1)))
-    return _batch_norm(x, scale, shift, mean, variance, epsilon)
+    axes, rows = tuple(range(scale.ndim - 1, x.ndim - 1)), jax.lax.stop_gradient(x).astype(jnp.float32)
+    mean = jnp.mean(rows, axes, keepdims=True)
+    mean, variance = jnp.squeeze(mean, axes), jnp.mean((rows - mean) ** 2, axes)
+    return _batch_norm(x, scale, shift, mean, variance, epsilon), mean, variance
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))

@@ -12,7 +12,8 @@ have PyTorch's layout. An ensemble's weights have a leading axis of M members.
     output_linear(x, weight, bias)           the last layer, float32 in every precision: bfloat16 rounds values near 300
                                              to even numbers, which loses TD errors below 1
     norm(x, scale, shift)                    layer normalization over the last axis (Ba et al., 2016)
-    batch_norm(x, scale, shift, ε)           x normalized over its rows, with gradients through mean and variance
+    batch_norm(x, scale, shift, ε)           x normalized over its rows, with gradients through mean and variance; and
+                                             this mean and variance, float32 and without gradients
     conv_relu(x, weight, bias, stride, c)    ReLU of an unpadded convolution of c · x
     prepare_image(image, channels_first, y)  uint8 images (B, ...) in `conv_relu`'s layout and the precision of y
     flatten(image)                           the convolutions' outputs as (B, features), channels last
@@ -277,13 +278,11 @@ class StackArrays:
         epsilon = 1e-5 if flash else batch_norm.EPSILON
         if self._stats is None:
             return batch_norm.eval_norm(x, self._values, name, scale, shift, epsilon)
-        axes = tuple(range(scale.ndim - 1, x.ndim - 1))
-        mean, variance = batch_norm.moments(stop_gradient(x), axes)
-        rows = math.prod(x.shape[axis] for axis in axes)
+        y, mean, variance = self._layers.batch_norm(x, scale, shift, epsilon)
+        rows = math.prod(x.shape) // math.prod(scale.shape)
         estimate = variance * (rows / max(rows - 1, 1)) if flash else variance
         self._stats |= batch_norm.updated_stats(self._values, name, mean, estimate)
-        scale, shift = batch_norm.renormalized(self._values, name, mean, variance, scale, shift)
-        return self._layers.batch_norm(x, scale, shift, epsilon)
+        return batch_norm.renormalized(y, self._values, name, mean, variance, scale, shift)
 
     def rms_norm(self, i: int, x: Array) -> Array:
         """Return x / √(mean x² + 1e-6) · g over the last axis, float32 (Zhang & Sennrich, 2019, arXiv:1910.07467)."""

@@ -112,12 +112,13 @@ def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return F.layer_norm(x, scale.shape[-1:]) * scale[:, None] + shift[:, None]
 
 
-def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> Tensor:
+def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize x over its rows. PyTorch's operator gets an ensemble's members as additional columns."""
     rows = x.transpose(0, 1).flatten(1) if scale.ndim == 2 else x.flatten(0, -2)
-    y = torch.batch_norm(rows.float(), scale.flatten(), shift.flatten(), None, None, True, 0.0, epsilon, True)
+    y, *stats = torch.native_batch_norm(rows, scale.flatten(), shift.flatten(), None, None, True, 0.0, epsilon)
     y = y.unflatten(1, scale.shape).transpose(0, 1) if scale.ndim == 2 else y.reshape(x.shape)
-    return y.to(x.dtype)
+    mean, inverse = (part.detach().reshape(scale.shape) for part in stats)
+    return y, mean, (inverse.double() ** -2 - epsilon).float()
 
 
 def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int, factor: float) -> Tensor:
