@@ -31,10 +31,10 @@ OBSERVATIONS, ACTIONS, ROWS, ATOMS, BOUND = 17, 6, 512, 101, 5.0  # HalfCheetah,
 WARM, MEASURED = 16, 60  # updates
 METHOD = """\
 FlashSAC's update with its preset on HalfCheetah: an actor with two blocks of 128, two critics with two blocks of 256,
-batch 512, the actor at every second update. *Share*: the GFLOP/s of the update (its matrix products, {gflop:.1f} GFLOP in
-plain PyTorch's count) divided by the GFLOP/s of the faster framework's products of 1024 x 256 and 256 x 1024 matrices
-in the same precision: {speeds}. *Plain PyTorch*: the same update with `torch.nn` and `torch.optim.Adam`, not compiled.
-Medians of {rounds} rounds of fresh processes, turn about."""
+batch 512, the actor at every second update. *Share*: GFLOP/s of the update (matrix products, {gflop:.1f} GFLOP in plain
+PyTorch) divided by the GFLOP/s of the faster framework's products of 1024 x 256 and 256 x 1024 matrices in the same
+precision: {speeds}. *Plain PyTorch*: the same update with `torch.nn` and `torch.optim.Adam`, not compiled. Medians of
+{rounds} rounds of fresh processes, turn about."""
 
 
 class Net(nn.Module):
