@@ -55,8 +55,8 @@ def after_one_batch() -> tuple[float, float]:
 def renormalized_rows(count: int) -> np.ndarray:
     """The rows with the running statistics above, after `count` batches."""
     one, zero = np.ones(1), np.zeros(1)
-    scale, shift = renormalized(values(*RUNNING, count), "n", np.array([MEAN]), np.array([VARIANCE]), one, zero)
-    return TOGETHER * scale + shift
+    batch = np.array([MEAN]), np.array([VARIANCE])
+    return renormalized(TOGETHER[:, None], values(*RUNNING, count), "n", *batch, one, zero)[:, 0]
 
 
 BY_RUNNING = eval_norm(ROWS[:, None], values(*RUNNING), "n", np.ones(1), np.zeros(1))[:, 0]

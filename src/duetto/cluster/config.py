@@ -37,7 +37,7 @@ class Cluster:
     """"sync": actors wait for the learner and for each other, so the run is repeatable; "async": they do not wait. None
     means "sync"."""
     block: CountOrZero = 0
-    """Vector steps that an actor makes for each request; 0 means at most 16 (on-policy: a rollout), and 8 MB."""
+    """Vector steps that an actor makes for each request; 0 means 16 (on-policy: a rollout)."""
     replay_shards: CountOrZero = 0
     """Number of processes that share the replay buffer, split by environments; 0 keeps it in the run's process. It
     affects numbers only by rounding."""
