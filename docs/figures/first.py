@@ -199,7 +199,7 @@ def spaces() -> tuple[list[str], list[list[str]]]:
         )
         actions = re.sub(r"[A-Z]\w+", r"`\g<0>`", kind.actions)
         rows.append([f"[{kind.__name__}](algorithms/{name}.md)", actions, *("yes" if one else "" for one in has)])
-    return ["algorithm", "actions", "images", "masks", "recurrence", "HER", "demonstrations"], rows
+    return ["algorithm", "actions", "images", "action masks", "recurrence", "HER", "demonstrations"], rows
 
 
 def readme() -> tuple[list[str], list[list[str]]]:

@@ -61,31 +61,57 @@ def test_a_learner_keeps_its_number_of_threads():
 
 PAGE_FAULT_SCRIPT = """
 import resource, sys
+from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from duetto import TD3, learners
 from duetto.networks.spaces import Box
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    np.ones(48 << 20, np.uint8)
+    [np.ones(24 << 20, np.uint8) for _ in range(4)]
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 alone = [faults() for _ in range(2)]
 space = Box((1,), "float32", (-1.0,), (1.0,))
 learners.build(sys.argv[1], TD3(hidden=(8,)), space, space)
-print(*alone, *[faults() for _ in range(2)])
+with ThreadPoolExecutor(1) as other:
+    print(*alone, *[faults() for _ in range(2)], *[other.submit(faults).result() for _ in range(2)])
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Duetto sets the memory allocator of glibc only, which Linux has")
 def test_learning_process_reuses_freed_memory(backend: str):
-    """An update reuses the memory freed by the last one, without new pages from the system."""
+    """An update reuses the memory freed by the last one, without new pages from the system, in every thread."""
     done = subprocess.run(
         [sys.executable, "-c", PAGE_FAULT_SCRIPT, backend], capture_output=True, text=True, check=True
     )
-    _, without, _, again = map(int, done.stdout.split())
-    assert without >= 20  # at least 24 pages of 2 MiB, or 12,288 of 4 KiB
-    assert again < without / 5
+    _, without, _, again, _, elsewhere = map(int, done.stdout.split())
+    assert without >= 40  # at least 48 pages of 2 MiB, or 24,576 of 4 KiB
+    assert max(again, elsewhere) < without / 5
+
+
+JAX_ENVIRONMENT_SCRIPT = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import duetto, jax.numpy as jnp
+from array_environments import PointMass
+
+class Starting(PointMass):
+    def __init__(self):
+        super().__init__(limit=int(jnp.asarray(20)))  # starts JAX
+
+duetto.train(duetto.PPO(rollout_steps=8, minibatches=2, hidden=(8,)), Starting, steps=64, threads=1, num_envs=2, runs_dir=sys.argv[2])
+names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+print(sum(name.startswith("tf_XLAEigen") for name in names))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="The test reads /proc, which Linux has")
+def test_jax_environment_starts_jax_with_the_threads_of_the_run(tmp_path: Path):
+    environments = Path(__file__).parents[1] / "training"
+    command = [sys.executable, "-c", JAX_ENVIRONMENT_SCRIPT, str(environments), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.split()[-1:] == ["1"], done.stderr
 
 
 CACHE_SCRIPT = """

@@ -155,3 +155,13 @@ def test_running_statistics_stay_float32_in_bfloat16(backend):
     _, expected = reference_stack({name: value[0] for name, value in values.items()}, both, True)
     name = "layers_norms.1.variance"
     np.testing.assert_allclose(after[name][0], expected[name], rtol=1e-3)
+
+
+def test_statistics_of_bfloat16_rows_are_float32_under_vmap():
+    rows = torch.from_numpy(np.random.default_rng(0).normal(1, 2, (2, 64, 3))).bfloat16()
+    scale, shift = torch.ones(2, 3), torch.zeros(2, 3)
+    with torch_layers.pytorch_products():
+        y, *found = torch.vmap(torch_layers.batch_norm, in_dims=(0, 0, 0, None))(rows, scale, shift, 1e-3)
+    assert y.dtype == torch.bfloat16
+    for one, other in zip(found, (rows.double().mean(1), rows.double().var(1, correction=0)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)

@@ -86,7 +86,7 @@ class ActorCritic(OffPolicy):
     initializer_gain: Positive = 1.0
     """Gain of the initial weights and biases."""
     initializer_final_bound: NonNegative = 0.0
-    """If above 0, draw the last layers' initial weights from U(±this value); 0.003 in the DDPG paper."""
+    """If above 0, draw the last layers' initial weights and biases from U(±this value); 0.003 in the DDPG paper."""
     actor_network: CustomNetwork | None = None
     """A custom actor (Python only)."""
     critic_network: CustomNetwork | None = None

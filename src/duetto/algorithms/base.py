@@ -274,8 +274,8 @@ class Updater(Protocol):
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
         """Make one optimizer step of network `name` on `loss(nets, *args) -> (scalar, info)`.
 
-        No other network changes. If the loss calls this network with `train=True`, the last such call also updates the
-        network's running statistics (`networks.batch_norm`).
+        No other network's parameters change. If the loss calls this network with `train=True`, the last such call also
+        updates the network's running statistics (`networks.batch_norm`).
 
         Returns:
             `info` without gradients, for use in later losses. Duetto logs all of its entries except PRIORITY.
@@ -348,7 +348,7 @@ class Algorithm(Options):
         raise NotImplementedError
 
     def split(self, random: np.random.Generator, size: int) -> np.ndarray | None:
-        """Return the row indices (M, B) of an epoch's M minibatches, one update each; None: one update on all rows."""
+        """Return the row indices (M, B) of an epoch's M minibatches, one step each; None: one step on all rows."""
         return None
 
     def draw(self, random: np.random.Generator, batch: Any) -> Any:

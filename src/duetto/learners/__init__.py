@@ -113,7 +113,7 @@ def build(
     """Build a learner with fresh parameters.
 
     `threads` is the framework's number of CPU threads; if it is 0, `learners.runtime` chooses one. JAX keeps the number
-    with which it started in this process (`runtime.start_jax`), so `Learner.threads` contains the actual number.
+    with which Duetto started it in this process (`runtime.start_jax`); `Learner.threads` contains this number.
 
     If `seed` is a sequence, return one learner that trains all these seeds, for `multi_seed.SeedGroup` only.
 

@@ -26,7 +26,7 @@ from duetto.functional.pytree import tree_map, tree_map_many
 from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
 from duetto.learners.jax_update import CompiledUpdate, State
 from duetto.learners.policy import Parameters, carried, in_numpy, matched
-from duetto.learners.runtime import keep_freed_memory, start_jax, use_jax_cache, xla_has
+from duetto.learners.runtime import start_jax, use_jax_cache, xla_has
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
@@ -59,8 +59,6 @@ class JaxLearner(Learner):
         threads: int = 0,
     ):
         super().__init__(algorithm, observation, action, seed, precision)
-        if device == "cpu":
-            keep_freed_memory()
         self.threads: int = start_jax(threads) if device == "cpu" else 0
         rollout: Any = algorithm.memory()
         self.at_once: int = 1 if self._adapted else rollout.epochs if self.on_policy else MOST_AT_ONCE

@@ -238,7 +238,8 @@ class SeedLearner(Learner):
 
     @override
     def parameters(self, *networks: str) -> Parameters:
-        return self._group.state("parameters", self._number)
+        found = self._group.state("parameters", self._number)
+        return {name: found[name] for name in networks or found}
 
     @override
     def load_parameters(self, parameters: Parameters) -> None:

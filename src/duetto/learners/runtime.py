@@ -63,6 +63,7 @@ def start_jax(threads: int = 0) -> int:
 
     if not _threads:
         _threads.append(threads or jax_threads())
+        keep_freed_memory()
         before = os.environ.get(JAX_THREADS)
         os.environ[JAX_THREADS] = str(_threads[0])
         jax.local_devices(backend="cpu")
@@ -110,9 +111,9 @@ def use_jax_cache() -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.name == "posix" and folder.stat().st_uid != os.getuid():
             return
-        _tidy(folder)
         config.update("jax_compilation_cache_dir", str(folder))
         config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
+        _tidy(folder)
 
 
 def _tidy(folder: Path) -> None:
@@ -122,7 +123,7 @@ def _tidy(folder: Path) -> None:
     for entry in entries:
         size += entry.stat().st_size
         if size > CACHE_LIMIT:
-            entry.unlink()
+            entry.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------------------------------------------- memory
@@ -132,7 +133,8 @@ def keep_freed_memory() -> None:
     By default glibc maps new memory for large arrays at every update, fills its pages with zeros, and unmaps it
     afterwards. This causes 9,000 page faults per minibatch of images, a quarter of its CPU time (PyTorch in bfloat16,
     AMD EPYC, Zen 5). JAX's threads do this even with `M_MMAP_MAX` 0, unless they share the main thread's arena: 17,000
-    page faults per update of FlashSAC, a fifth of its CPU time (Zen 4). So call this before JAX starts its threads.
+    page faults per update of FlashSAC, a fifth of its CPU time (Zen 4). Threads that have their own arena keep it, so
+    call this before they start.
     """
     if sys.platform != "linux":
         return

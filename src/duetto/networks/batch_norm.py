@@ -56,7 +56,7 @@ def renormalized(
     r = xp.clip(xp.sqrt(variance + EPSILON) / running, 1 / R_MAX, R_MAX)
     d = xp.clip((mean - values[f"{name}.mean"]) / running, -D_MAX, D_MAX)
     r, d = xp.where(warm, r, 1.0), xp.where(warm, d, 0.0)
-    return xp.astype(y * broadcastable(r, y) + broadcastable(scale * d + shift * (1 - r), y), y.dtype)
+    return xp.astype(y * broadcastable(r, y) + broadcastable(scale * d + shift * (1 - r), y), y.dtype, copy=False)
 
 
 def eval_norm(x: Array, values: Values, name: str, scale: Array, shift: Array, epsilon: float = EPSILON) -> Array:
@@ -64,4 +64,4 @@ def eval_norm(x: Array, values: Values, name: str, scale: Array, shift: Array, e
     xp = array_namespace(x)
     factor = scale / xp.sqrt(values[f"{name}.variance"] + epsilon)
     y = x * broadcastable(factor, x) + broadcastable(shift - values[f"{name}.mean"] * factor, x)
-    return xp.astype(y, x.dtype)
+    return xp.astype(y, x.dtype, copy=False)

@@ -13,7 +13,8 @@ have PyTorch's layout. An ensemble's weights have a leading axis of M members.
                                              to even numbers, which loses TD errors below 1
     norm(x, scale, shift)                    layer normalization over the last axis (Ba et al., 2016)
     batch_norm(x, scale, shift, ε)           x normalized over its rows, with gradients through mean and variance; and
-                                             this mean and variance, float32 and without gradients
+                                             the mean and population variance in the shape of `scale`, (width,) or
+                                             (M, width), float32, without gradients
     conv_relu(x, weight, bias, stride, c)    ReLU of an unpadded convolution of c · x
     prepare_image(image, channels_first, y)  uint8 images (B, ...) in `conv_relu`'s layout and the precision of y
     flatten(image)                           the convolutions' outputs as (B, features), channels last
@@ -288,7 +289,7 @@ class StackArrays:
         """Return x / √(mean x² + 1e-6) · g over the last axis, float32 (Zhang & Sennrich, 2019, arXiv:1910.07467)."""
         xp = array_namespace(x)
         scale, _ = self._pair(self._stack.norm(i))
-        x = xp.astype(x, xp.float32)
+        x = xp.astype(x, xp.float32, copy=False)
         x = x / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
         return x * batch_norm.broadcastable(scale, x)
 

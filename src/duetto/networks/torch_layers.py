@@ -36,11 +36,12 @@ activations: dict[str, Callable[[Tensor], Tensor]] = {
 # only for one thread; with two threads, MKL trains SAC 1.2 times and TD3 1.15 times as fast as oneDNN.
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 AMD = cpuinfo().get("vendor_id") == "AuthenticAMD"
+ONEDNN = AMD and HAS_ONEDNN
 ZEN_4 = AMD and cpuinfo().get("cpu family") == "25" and "avx512f" in cpuinfo().get("flags", "")
 
 
 class _Products(threading.local):
-    onednn: bool = AMD and HAS_ONEDNN
+    plain: bool = False
 
 
 _products: _Products = _Products()
@@ -50,11 +51,11 @@ MIN_ROWS, MANY_ROWS, MIN_PRODUCTS = 32, 128, 2**20  # smaller products are faste
 @contextmanager
 def pytorch_products() -> Iterator[None]:
     """Return a context in which products use only PyTorch's own operators, as `vmap` and exported graphs require."""
-    before, _products.onednn = _products.onednn, False
+    before, _products.plain = _products.plain, True
     try:
         yield
     finally:
-        _products.onednn = before
+        _products.plain = before
 
 
 class OneDnnLinear(torch.autograd.Function):
@@ -92,7 +93,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if bias is None:
             return torch.matmul(x, weight.mT)
         return torch.baddbmm(bias[:, None], x.expand(len(weight), *x.shape[-2:]), weight.mT)
-    if not _products.onednn or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+    if _products.plain or not ONEDNN or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     if ZEN_4 and torch.get_num_threads() > 1:
         return F.linear(x, weight, bias)
@@ -115,10 +116,12 @@ def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize x over its rows. PyTorch's operator gets an ensemble's members as additional columns."""
     rows = x.transpose(0, 1).flatten(1) if scale.ndim == 2 else x.flatten(0, -2)
+    if _products.plain:  # under `vmap`, the operator's statistics have the dtype of its rows
+        rows = rows.float()
     y, *stats = torch.native_batch_norm(rows, scale.flatten(), shift.flatten(), None, None, True, 0.0, epsilon)
     y = y.unflatten(1, scale.shape).transpose(0, 1) if scale.ndim == 2 else y.reshape(x.shape)
     mean, inverse = (part.detach().reshape(scale.shape) for part in stats)
-    return y, mean, (inverse.double() ** -2 - epsilon).float()
+    return y.to(x.dtype), mean, (inverse.double() ** -2 - epsilon).float()
 
 
 def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int, factor: float) -> Tensor:

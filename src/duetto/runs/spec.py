@@ -16,7 +16,7 @@ from duetto.algorithms.suggestions import did_you_mean
 from duetto.cluster import Cluster
 from duetto.environments.make_env import Environment
 from duetto.errors import UsageError
-from duetto.learners.runtime import jax_threads, torch_threads
+from duetto.learners.runtime import jax_threads, start_jax, torch_threads
 from duetto.presets import Preset, choose, presets_of_file
 from duetto.runs.finetune import WarmStart
 from duetto.storage import user_code
@@ -139,6 +139,8 @@ class RunSpec:
         algorithm, environment, options = self.algorithm, self.environment, self.options
         given = environments.is_instance(environment)
         how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
+        if environments.is_device(environment) and learners.installed("jax"):
+            start_jax(options.threads)  # else the environment starts it with a thread per core
         probe = environments.make(environment, kwargs=dict(self.environment_options), **how)
         if given:  # a vector environment has a fixed number of environments
             options = replace(options, num_envs=probe.num_envs)

@@ -11,6 +11,7 @@ from typing import Any
 from duetto import environments
 from duetto.errors import UsageError
 from duetto.learners.multi_seed import SeedGroup
+from duetto.learners.runtime import start_jax
 from duetto.runs.finetune import WarmStart
 from duetto.runs.spec import RunSpec
 from duetto.storage import signing
@@ -24,6 +25,7 @@ def trainer_type(config: Config, environment: Any) -> type[Trainer]:
     """Return `DeviceTrainer`, which compiles the whole loop, for JAX with a JAX environment; else `Trainer`."""
     if config.run.backend != "jax" or not environments.is_device(environment):
         return Trainer
+    start_jax(config.run.threads)  # else the environment starts it with a thread per core
     from duetto.training.device_trainer import DeviceTrainer  # imports JAX
 
     return DeviceTrainer
