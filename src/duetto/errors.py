@@ -80,7 +80,7 @@ class EnvironmentFailedError(DuettoError):
         self.sentence, self.trace = sentence, trace
 
     def __str__(self) -> str:
-        return f"{self.sentence}\n{self.trace}" if self.trace else self.sentence
+        return escaped(f"{self.sentence}\n{self.trace}" if self.trace else self.sentence)
 
 
 class CheckpointError(DuettoError):

@@ -18,6 +18,12 @@ from duetto.networks.spaces import Box, Discrete, MultiDiscrete
 from duetto.storage.config import RunOptions
 
 
+def test_whole_number_is_stored_in_the_type_of_its_option():
+    """So an option that was written as 1 equals one that was written as 1.0."""
+    made = TD3(tau=1, batch_size=8.0)
+    assert (repr(made.tau), repr(made.batch_size)) == ("1.0", "8")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

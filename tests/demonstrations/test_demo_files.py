@@ -13,6 +13,7 @@ from hostile_demos import SEGMENT, change_manifest
 
 from duetto import demonstrations
 from duetto.errors import DuettoError, UsageError
+from duetto.networks.spaces import Box
 
 KINDS = list(SPACES)
 
@@ -155,6 +156,16 @@ def test_out_of_range_actions_are_refused(tmp_path: Path):
     strong = episode("real")._replace(action=np.full((4, 4), 1.5, np.float32))
     with pytest.raises(UsageError, match=r"outside of \[-1, 1\]"):
         demonstrations.save(tmp_path / "demos", description("real"), [strong])
+
+
+def test_actions_with_one_infinite_bound_have_their_own_bounds(tmp_path: Path):
+    space = Box((4,), "float32", (-5.0,) * 4, (np.inf,) * 4)
+    strong = episode("real")._replace(action=np.full((4, 4), -3, np.float32))
+    demonstrations.save(tmp_path / "demos", description("real", action_space=space), [strong])
+    with pytest.raises(UsageError, match="outside"):
+        demonstrations.save(
+            tmp_path / "more", description("real", action_space=space), [strong._replace(action=2 * strong.action)]
+        )
 
 
 # ---------------------------------------------------------------------------------------------------- damage

@@ -82,7 +82,7 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     buffers = [
         EpisodeBuffer(
-            seed=seed,
+            seed=2**63 + seed,  # Minari draws 64 bits
             observations=[np.array([seed, step]) for step in range(3)],
             actions=[np.array([-2.0]), np.array([2.5])],
             rewards=[0.0, float(seed)],
@@ -106,7 +106,7 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_import_minari_dataset_by_id_and_by_folder(tmp_path: Path, dataset: str):
     found = import_and_load(dataset, tmp_path / "demos")
     assert found.metadata == metadata_of(expert="a patient person in toy/pushing-v3")
-    assert found.seeds == [1, 2]
+    assert found.seeds == [2**63 + 1, 2**63 + 2]
     one, other = found.episodes
     np.testing.assert_array_equal(one.obs, np.array([[1, 0], [1, 1], [1, 2]], np.float32))
     np.testing.assert_array_equal(one.action, np.array([[-1], [0.5]], np.float32))

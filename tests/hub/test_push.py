@@ -62,6 +62,17 @@ def test_push_sends_run_evaluation_and_video(server: Server, run: Run):
     assert repository.messages[1:] == [f"td3: mean return {measured}"]
 
 
+def test_second_checkpoint_of_a_step_has_a_name_that_pull_knows(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shutil.copytree(run.path, tmp_path / "twice")
+    [last] = (tmp_path / "twice" / "checkpoints").glob("step-*60")
+    last.rename(last.with_name(f"{last.name}-2"))
+    monkeypatch.chdir(tmp_path)
+    pushed = duetto.push(Run(tmp_path / "twice"), "me/pendulum", episodes=2, video=False, dry_run=True)
+    assert normalized_names(pushed.files) == ALL
+
+
 def test_model_card_has_the_hub_format(server: Server, run: Run):
     """The metadata that huggingface_hub reads, as on the cards of Stable-Baselines3's agents."""
     from huggingface_hub import ModelCard

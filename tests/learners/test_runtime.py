@@ -100,7 +100,8 @@ class Starting(PointMass):
     def __init__(self):
         super().__init__(limit=int(jnp.asarray(20)))  # starts JAX
 
-duetto.train(duetto.PPO(rollout_steps=8, minibatches=2, hidden=(8,)), Starting, steps=64, threads=1, num_envs=2, runs_dir=sys.argv[2])
+ppo = duetto.PPO(rollout_steps=8, minibatches=2, hidden=(8,))
+duetto.train(ppo, Starting, steps=64, threads=1, num_envs=2, runs_dir=sys.argv[2])
 names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
 print(sum(name.startswith("tf_XLAEigen") for name in names))
 """

@@ -265,7 +265,11 @@ def test_invalid_plot_calls_are_refused(make_run: MakeRun, tmp_path: Path):
     (folder / "evaluations.csv").unlink()
     with pytest.raises(UsageError, match=r"a has no evaluations and no metrics yet\. Leave it out\."):
         plot([folder])
+    config = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text("algorithm: []")
+    with pytest.raises(DuettoError, match=r"config\.yaml cannot be read .* changed by hand"):
+        plot([folder])
+    (folder / "config.yaml").write_text(config.replace("name: td3", "name: [1]\n  from: {class: X}"))
     with pytest.raises(DuettoError, match=r"config\.yaml cannot be read .* changed by hand"):
         plot([folder])
 

@@ -42,6 +42,16 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
+@posix
+def test_environment_file_that_is_a_pipe_is_not_read(run: Path):
+    os.mkfifo(run / "p.py")
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["environment"] |= {"id": f"{run / 'p.py'}:X", "sha256": "0" * 64}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(DuettoError):
+        Run(run).resume(steps=30)
+
+
 # ---------------------------------------------------------------------------------------------------- links
 @posix
 @pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "evaluations.csv", "config.yaml"])

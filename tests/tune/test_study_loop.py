@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def run_study(
     stub = type("StubWorker", (StubWorker,), {"log": [], "returns": staticmethod(returns), **more})
     monkeypatch.setattr(pool, "WorkerProcess", stub)
     start = {name: getattr(plan.center, name) for name in plan.space}
-    sampler = Sampler(folder / "journal.jsonl", plan.space, 3, start, plan.prune_from)
+    sampler = Sampler(folder / "journal.jsonl", plan.space, 3, start)
     made = Study(plan, folder, sampler, trials, jobs)
     made.work()
     return made, stub.log
@@ -120,6 +121,16 @@ def test_trial_is_pruned_in_its_first_seed(plan: Plan, tmp_path: Path, monkeypat
     assert [(seed, step) for trial, seed, step in log if trial == "0006"] == [(3, 0), (3, 20), (3, -1)]
     assert made.sampler.trials()[6].reason == "Seed 3 had -9 at step 20."
     assert made.sampler.trials()[0].value == 100.0  # of five evaluations the last one is the score
+
+
+def test_no_seed_is_pruned_during_its_random_steps(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also if another seed of its trial is further."""
+
+    late = replace(plan, config=replace(plan.config, algorithm=replace(plan.center, random_steps=60)))
+    made, _ = run_study(
+        late, tmp_path, monkeypatch, lambda job, step: -9.0 if job.folder.parent.name == "0006" else step, 8, jobs=2
+    )
+    assert made.sampler.trials()[6].reason.endswith(" had -9 at step 60.")
 
 
 def test_dead_worker_fails_only_its_trial(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

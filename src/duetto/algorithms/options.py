@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from inspect import get_annotations
@@ -85,8 +86,11 @@ def _plain(value: Any, hint: Any) -> Any:
         return tuple(_plain(part, None) for part in value)
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
-    whole = isinstance(value, float) and value.is_integer() and int in get_args(hint)
-    return int(value) if whole else value
+    if isinstance(value, float) and value.is_integer() and int in get_args(hint):
+        return int(value)
+    with suppress(OverflowError):
+        return float(value) if type(value) is int and float in get_args(hint) else value
+    return value
 
 
 def check_field(name: str, value: Any, hint: Any) -> None:

@@ -39,7 +39,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class RecurrentStates:
-    """Stores the hidden states before some steps. For other steps (random actions), `read` returns zeros.
+    """Stores the hidden states before the steps at which sequences start. If a state was not stored, it is zeros.
 
     Attributes:
         zeros: A hidden state of zeros; {} until the first state is stored, which sets the shapes.

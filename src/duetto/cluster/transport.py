@@ -1,4 +1,4 @@
-"""The five calls that Duetto needs of a cluster.
+"""The calls that Duetto needs of a cluster; `Transport` has all of them.
 
     start   a new process with an object in it                     put    a value, for `start` and `call`
     call    a method of the object, without waiting                kill   a process at once

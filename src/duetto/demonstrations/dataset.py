@@ -23,7 +23,7 @@ from duetto.buffers.episode_storage import unnamed
 from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check
 from duetto.errors import DuettoError, UsageError
 from duetto.functional import state_schema
-from duetto.functional.state_schema import ANY, DictOf, ListOf, OptionalOf
+from duetto.functional.state_schema import ANY, SEED, DictOf, ListOf, OptionalOf
 from duetto.networks import spaces
 from duetto.storage import atomic_io, manifest, signing
 from duetto.storage.atomic_io import staging_folder
@@ -34,7 +34,7 @@ FORMAT, VERSION = "duetto-demonstrations", 1
 
 _SPACES = ("observation_space", "action_space")
 _METADATA = {"environment": str, "options": DictOf(ANY), "expert": str, "versions": DictOf(str)}
-_EPISODE = manifest.FILE | {"seed": OptionalOf(int), "part": int, "terminated": bool, "truncated": bool}
+_EPISODE = manifest.FILE | {"seed": OptionalOf(SEED), "part": int, "terminated": bool, "truncated": bool}
 
 
 # ---------------------------------------------------------------------------------------------------- metadata

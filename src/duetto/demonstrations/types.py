@@ -107,10 +107,11 @@ def arrays_of(episode: Demonstration) -> dict[str, np.ndarray]:
 
 
 def limits(space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lower and upper bounds (A,) of an algorithm's actions: -1 and 1, infinite where `space` has none."""
+    """Return the lower and upper bounds (A,) of an algorithm's actions: -1 and 1, or `space`'s if one is infinite."""
     if isinstance(space, Box):
-        low, high = space.bounds
-        return np.where(np.isfinite(low), -1.0, -np.inf), np.where(np.isfinite(high), 1.0, np.inf)
+        low, high = (bound.astype(np.float32) for bound in space.bounds)  # the dtype of actions
+        scaled = np.isfinite(low) & np.isfinite(high)
+        return np.where(scaled, -1.0, low), np.where(scaled, 1.0, high)
     free = np.full(num_columns(space), np.inf)
     return -free, free
 

@@ -23,7 +23,7 @@ def copy(tree: Tree) -> Tree:
 
 
 def take(tree: Tree, rows: np.ndarray) -> Tree:
-    """Return copies of the given rows. `rows` are indices (K,)."""
+    """Return copies of the given rows. `rows` are indices (K,) or a mask."""
     return tree_map(lambda part: part[rows], tree)
 
 

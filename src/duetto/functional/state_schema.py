@@ -1,8 +1,8 @@
 """Schemas of saved states; a state is checked before any part of it is used or allocated.
 
 A schema is
-- `int`: an integer from 0 to 2^53; `INTEGER`: one from -2^53 to 2^53; `float`: a finite number; `BOUND`: a finite or
-  infinite number; `bool`; `str`,
+- `int`: an integer from 0 to 2^53; `INTEGER`: one from -2^53 to 2^53; `SEED`: one from 0 to 2^64 - 1; `float`: a
+  finite number; `BOUND`: a finite or infinite number; `bool`; `str`,
 - a NumPy array: an array of the same shape, with a dtype that NumPy can cast to this array's dtype (`same_kind`),
 - `ArrayOf`: an array whose rows have a given shape and dtype,
 - a dict: a dict with these keys, whose values have the given schemas; further keys are ignored,
@@ -23,6 +23,7 @@ from duetto.errors import CheckpointError
 
 ANY = object()
 INTEGER = object()
+SEED = object()
 BOUND = object()
 _MOST = 2**53
 
@@ -56,11 +57,6 @@ class ArrayOf:
     rows: int | None
     shape: tuple[int, ...] | None
     dtype: Any = np.float64
-
-    @classmethod
-    def like(cls, array: np.ndarray, rows: int | None = None) -> ArrayOf:
-        """Return the schema of an array with `rows` rows, each with the shape and dtype of a row of `array`."""
-        return cls(rows, array.shape[1:], array.dtype)
 
 
 ARRAY = ArrayOf(None, None)  # any array of real numbers
@@ -118,6 +114,8 @@ def _of_value(state: Any, form: Any) -> str:
     finite = type(state) is int and abs(state) <= _MOST
     if form is ANY:
         return ""
+    if form is SEED:
+        return "" if type(state) is int and 0 <= state < 2**64 else _is(state, "a seed")
     if form is INTEGER:
         return "" if finite else _is(state, "an integer")
     if form is int:

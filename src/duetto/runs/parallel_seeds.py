@@ -74,8 +74,8 @@ def start_many(
                 path = new_folder(parent, name)
                 named = replace(spec, name=name)
                 trainer = new_trainer(named, config, path, group=group if len(configs) > 1 else None)
-                paths.append(path)  # only now: `new_trainer` deletes the folder of a run that cannot start
                 trainers.append(opened.enter_context(trainer))
+                paths.append(path)  # only now: `new_trainer` deletes the folder of a run that cannot start
                 trainers[-1].diagnostics.before_run(trainers[-1].step)
             if on_start is not None:
                 on_start(trainers)

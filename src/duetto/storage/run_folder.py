@@ -47,7 +47,7 @@ def free_folder(parent: Path, name: str) -> Path:
         except OSError as error:
             number += 1
             if not (isinstance(error, FileExistsError) and parent.is_dir()):  # else the name is taken
-                raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another --runs-dir.") from error
+                raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another folder.") from error
         else:
             return path
 

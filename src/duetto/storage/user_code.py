@@ -23,8 +23,10 @@ import cloudpickle
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.options import check_declared_options
 from duetto.algorithms.suggestions import did_you_mean
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
+from duetto.storage.safe_open import read_file
 
+LARGEST_SOURCE = 16 << 20  # bytes
 PREFIX = "_duetto_"  # of the module names of user files
 
 
@@ -147,8 +149,8 @@ def short(text: str) -> str:
 
 def checksum(text: str) -> str:
     """Return the SHA-256 of the file of "FILE.py:CLASS"; "" for another text or an unreadable file."""
-    with suppress(OSError):
-        return hashlib.sha256(parts(text)[0].read_bytes()).hexdigest() if is_file(text) else ""
+    with suppress(OSError, DuettoError):  # a stranger's text may name a pipe
+        return hashlib.sha256(read_file(parts(text)[0], LARGEST_SOURCE)).hexdigest() if is_file(text) else ""
     return ""
 
 

@@ -141,7 +141,7 @@ class Checkpoints:
     def state_dict(self, step: int, seconds: float) -> dict[str, Any]:
         """Return everything that the rest of the run depends on, except the memory's transitions."""
         return self.acting_state() | {
-            "log": self._log.state_dict(),  # first, because it waits for the device and raises if a metric is NaN
+            "log": self._log.state_dict(),  # raises if a metric is NaN
             **self._components.state_dict(),
             "evaluations": self._evaluator.state_dict(),
             "callbacks": self._callbacks.state_dict(),

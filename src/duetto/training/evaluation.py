@@ -1,7 +1,8 @@
 """Evaluations of the policy: whole episodes in separate environments, by default without exploration.
 
 The protocol is that of TD3's authors. Evaluations are at fixed steps, including step 0. They use the same initial
-states: episode k of every evaluation starts from seed + 100 + k. So the result depends only on the parameters.
+states: episode k of every evaluation starts from seed + 100 + k. So the result depends only on the parameters. EnvPool
+can seed only the first episode of each environment.
 """
 
 from __future__ import annotations

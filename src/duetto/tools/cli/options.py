@@ -105,7 +105,9 @@ def _callback(option: str, kind: type[Any], value: float) -> Any:
     try:
         return kind(value)
     except UsageError as error:
-        words = str(error).partition(" ")[2]  # after the argument's name
+        name, _, words = str(error).partition(" ")
+        if name not in kind.__dataclass_fields__:
+            raise
         raise UsageError(f"--{option.replace('_', '-')} {words}") from error
 
 

@@ -100,7 +100,8 @@ def push(
                 message = f"{run.config.algorithm.name()}: mean return {evaluation}"
                 where = hub.upload(repository, bundle, file_rules.OLD, message, private)
     except OSError as error:
-        raise DuettoError(f"{error.filename} cannot be written: {error.strerror}.") from error
+        path = error.filename or "A temporary file"
+        raise DuettoError(f"{path} cannot be written: {error.strerror or error}.") from error
     return Pushed(where, sizes, evaluation, [*notices, *dict.fromkeys(run.notices)])
 
 
@@ -174,7 +175,7 @@ def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[i
     except CheckpointError:
         if checkpoint == "best":
             raise
-    manifest = _pack_state(loaded, folder / "checkpoints" / loaded.path.name, environments=memory)
+    manifest = _pack_state(loaded, folder / "checkpoints" / f"step-{loaded.step:012}", environments=memory)
     for name in (file_rules.EVALUATIONS, file_rules.METRICS):
         if (run.path / name).exists():
             atomic_io.write_file(folder / name, safe_open.read_file(run.path / name, LARGEST))

@@ -189,8 +189,9 @@ def _recorded(folder: Path) -> Recorded:
         settings = {option: value for option, value in settings.items() if option not in _IGNORED}
         history = History.of(values)
         settings |= {CHANGED: "; ".join(map(str, history.changed))} if history.changed else {}
-        if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
-            raise TypeError("an id is text, and a seed a whole number")
+        texts = name, environment["id"]
+        if not (all(isinstance(text, str) for text in texts) and isinstance(values["run"]["seed"], int)):
+            raise TypeError("names and ids are text, and a seed is a whole number")
     except (UsageError, CheckpointError) as error:
         raise type(error)(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:

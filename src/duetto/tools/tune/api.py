@@ -165,7 +165,7 @@ def conduct(
         plan.record(folder)
         with folder_lock(folder):
             start = {name: getattr(plan.center, name) for name in plan.space}
-            sampler = Sampler(folder / "journal.jsonl", plan.space, plan.config.run.seed, start, plan.prune_from)
+            sampler = Sampler(folder / "journal.jsonl", plan.space, plan.config.run.seed, start)
             study = Study(plan, folder, sampler, trials, jobs)
             if display is not None:
                 display.announce(study)

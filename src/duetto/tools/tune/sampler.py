@@ -54,12 +54,8 @@ def best_of(trials: list[TrialRecord]) -> TrialRecord | None:
 class Sampler:
     """An Optuna study, stored in a journal file. Every method may raise OSError, for example if the disk is full."""
 
-    def __init__(
-        self, journal: Path, space: Space, seed: int, start: Mapping[str, Any], prune_from: int | None
-    ) -> None:
-        """Open or create the journal.
-
-        `start` has the first trial's values, by field. Trials may be pruned from step `prune_from` on; if None, never.
+    def __init__(self, journal: Path, space: Space, seed: int, start: Mapping[str, Any]) -> None:
+        """Open or create the journal. `start` has the first trial's values, by field.
 
         Raises:
             UsageError: Optuna is not installed.
@@ -68,9 +64,6 @@ class Sampler:
         optuna = imported_optuna()
         self._optuna, self._space, self._seed = optuna, space, seed
         self._distributions = distributions(space)
-        pruner = optuna.pruners.NopPruner()
-        if prune_from is not None:
-            pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=prune_from)
         with os.fdopen(safe_open.open_file(journal, os.O_RDWR | os.O_CREAT), "rb+") as file:
             file.truncate(file.read().rfind(b"\n") + 1)  # a killed process may have left half a line
         self._running: dict[int, Any] = {}
@@ -81,7 +74,7 @@ class Sampler:
                 study_name="duetto",
                 direction="maximize",
                 load_if_exists=True,
-                pruner=pruner,
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
             )
             if not self._study.get_trials(deepcopy=False):
                 params = {name: dimension.param(start[name]) for name, dimension in space.items()}

@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def prune_from(self) -> int | None:
-        """The first step at which trials may be pruned; None: never.
+        """The first step of each seed at which trials may be pruned; None: never.
 
         It is a fifth of a run's steps, but not before the first update and the end of the random steps.
         """
@@ -227,7 +227,8 @@ class Study(Sweep):
         run.evaluations[due] = mean_return
         value = score(run.evaluations, due, self.plan.window)
         self.sampler.report(running.trial.number, running.runs.index(run) * options.steps + due, value)
-        if due < options.steps and not running.verdict and self.sampler.should_prune(running.trial.number):
+        may_end = self.plan.prune_from is not None and self.plan.prune_from <= due < options.steps
+        if may_end and not running.verdict and self.sampler.should_prune(running.trial.number):
             self._end(running, "pruned", f"Seed {run.config.run.seed} had {value:.6g} at step {due:,}.")
 
     def _end(self, running: RunningTrial, verdict: str, reason: str) -> None:
