@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from duetto.errors import few, to_resume
+from duetto.errors import EnvironmentFailedError, few, to_resume
 from duetto.storage.reproducibility import dict_diff, flat, sentence
 
 
 @pytest.mark.parametrize("folder", ["runs/td3-Pendulum-v1-s0", "my runs/a'b", "läufe/$HOME"])
 def test_resume_command_quotes_the_folder(folder: str):
     assert shlex.split(to_resume(Path(folder))) == ["duetto", "resume", folder]
+
+
+def test_environment_errors_cannot_control_the_terminal():
+    assert str(EnvironmentFailedError("step failed.", "\x1b[2J")) == "step failed.\n\\x1b[2J"
 
 
 def test_long_list_is_shortened():

@@ -125,7 +125,6 @@ def test_trial_is_pruned_in_its_first_seed(plan: Plan, tmp_path: Path, monkeypat
 
 def test_no_seed_is_pruned_during_its_random_steps(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Also if another seed of its trial is further."""
-
     late = replace(plan, config=replace(plan.config, algorithm=replace(plan.center, random_steps=60)))
     made, _ = run_study(
         late, tmp_path, monkeypatch, lambda job, step: -9.0 if job.folder.parent.name == "0006" else step, 8, jobs=2

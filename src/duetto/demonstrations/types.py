@@ -98,7 +98,7 @@ def check(episode: Demonstration, metadata: Metadata) -> None:
             if np.any((array < 0) | (array >= count)):
                 raise UsageError(f"Its {label} has choices that are not in {space}.")
         elif name == "action" and np.any((array < limits(space)[0]) | (array > limits(space)[1])):
-            raise UsageError(f"Its {label} is outside of [-1, 1], the range of agents' actions.")
+            raise UsageError(f"Its {label} is outside of [-1, 1], or of its space if a bound is infinite.")
 
 
 def arrays_of(episode: Demonstration) -> dict[str, np.ndarray]:

@@ -53,7 +53,7 @@ class RunOptions:
 
     steps: Count = 1_000_000
     """Total number of steps of all environments."""
-    seed: Annotated[int, Bounds(0, 2**52)] = 0
+    seed: Annotated[int, Bounds(0, 10**15)] = 0
     """Seed of all random numbers. Environment i gets seed + i."""
     backend: Literal["auto", "torch", "jax"] = "auto"
     """Framework. auto: the faster installed framework for the environment; with a GPU, among those that detect it."""
