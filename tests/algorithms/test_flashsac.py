@@ -95,6 +95,7 @@ def test_exploration_noise_repeats_for_random_durations():
     assert lengths.mean() == pytest.approx(2.13, rel=0.03)
     assert (lengths == 1).mean() == pytest.approx(0.631, abs=0.01)
     assert np.std(drawn) == pytest.approx(1, abs=0.02)
+    np.testing.assert_array_equal(explorer.after_episode(state, np.ones(3, bool)), state)
     assert explorer.for_evaluation(random, 3, ACTION) is None
 
 

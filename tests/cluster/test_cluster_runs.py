@@ -68,6 +68,18 @@ def test_sync_run_is_unchanged_by_actor_deaths_and_kills(tmp_path: Path, name: s
     assert_same(undisturbed, killed)
 
 
+def always_minus_two() -> gymnasium.Env[Any, Any]:
+    return gymnasium.wrappers.TransformReward(gymnasium.make("Pendulum-v1"), lambda reward: -2.0)
+
+
+def test_learner_scales_sampled_rewards_by_the_actors_returns(tmp_path: Path):
+    """With discount 0, returns are rewards, here -2; the scale makes the largest return 5."""
+    scaled = {"normalize_rewards": True, "critic": "categorical", "value_range": (-9.0, 9.0), "discount": 0.0}
+    how: dict[str, Any] = {"num_envs": 4, "steps": 120, "evaluate_every": 0}
+    run = train(tmp_path, small("sac", **scaled), always_minus_two, cluster=Simulation(block=5), **how)
+    assert run.metrics()[-1]["learn/target_mean"] == pytest.approx(-5.0, rel=1e-5)
+
+
 @pytest.mark.parametrize("name", ASYNC)
 def test_async_run_counts_updates_correctly_with_any_actors(tmp_path: Path, name: str):
     """A resume with another number of actors starts new episodes."""

@@ -28,6 +28,19 @@ def test_outputs_are_not_rounded_to_bfloat16(backend):
     assert metrics.value("critic_loss") == pytest.approx(2 * np.mean((300.7 - target) ** 2), rel=1e-4)
 
 
+def test_categorical_values_are_not_rounded_to_bfloat16(backend):
+    """Rounded logits would change the mean by up to 0.01."""
+    learner = build(backend, small(TD3, critic="categorical", num_atoms=3, value_range=(-5.0, 5.0)), precision="bf16")
+    parameters, p = learner.parameters(), np.float32([0.2, 0.4877, 0.3123])
+    for name in ("critic", "target_critic"):
+        last = max(key for key in parameters[name] if key.endswith(".weight"))
+        parameters[name][last] = np.zeros_like(parameters[name][last])
+        bias = last.replace("weight", "bias")
+        parameters[name][bias] = np.broadcast_to(np.log(p), parameters[name][bias].shape).copy()
+    learner.load_parameters(parameters)
+    assert learner.update(batch(64)).value("q_mean") == pytest.approx(5 * (p[2] - p[0]), abs=1e-5)
+
+
 def test_policy_std_is_not_rounded_to_bfloat16(backend):
     algorithm = policy_cases.small(initial_log_std=-0.7321, minibatches=1)
     learner = policy_cases.build(backend, algorithm, action="numbers", precision="bf16")

@@ -1,4 +1,4 @@
-"""Batch normalization and renormalization by hand and compared with NumPy, and their running statistics."""
+"""Batch normalization (also of XQC) and renormalization, by hand and compared with NumPy; running statistics."""
 
 import numpy as np
 import pytest
@@ -39,6 +39,11 @@ def reference_stack(values, x, train, count=0.0):
         return scaled * values[f"{name}.weight"] + values[f"{name}.bias"]
 
     layers = sum(f"layers.{i}.weight" in values for i in range(9))
+    if "layers.0.bias" not in values:  # xqc: hidden layers without biases, normalized before ReLU
+        x = norm(0, x)
+        for i in range(layers - 1):
+            x = np.maximum(norm(i + 1, x @ values[f"layers.{i}.weight"].T), 0)
+        return x @ values[f"layers.{layers - 1}.weight"].T + values[f"layers.{layers - 1}.bias"], after
     for i in range(layers):
         x = norm(i, x) @ values[f"layers.{i}.weight"].T + values[f"layers.{i}.bias"]
         x = np.maximum(x, 0) if i < layers - 1 else x
@@ -71,7 +76,7 @@ def test_batch_renormalization_by_hand(array, mean, variance, scale, shift):
 # ------------------------------------------------------------------------------------------------ stacks
 @pytest.mark.parametrize("count", [99_999.0, 100_000.0])
 @pytest.mark.parametrize("train", [False, True])
-@pytest.mark.parametrize("blocks", BLOCKS)
+@pytest.mark.parametrize("blocks", [*BLOCKS, "xqc"])
 def test_batch_norm_critic_ensemble_matches_reference(backend, blocks, train, count):
     """Each member normalizes the concatenated observation and action with its own statistics."""
     spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 6), blocks=blocks), members=2)

@@ -123,10 +123,34 @@ PUBLISHED = {
         "target_entropy_scale": 1.0,
         "replay_capacity": 1_000_000, "random_steps": 5_000, "learning_starts": 5_000, "gradient_steps": 1,
     },
+    # Holiday-Robot/FlashSAC, scripts/run_mujoco.sh and the agent's configuration; SPEC_FLASHSAC 1
+    ("flashsac", "flashsac"): {
+        "network": "flash", "hidden": (128, 128), "critic_hidden": (256, 256), "batch_size": 512, "discount": 0.99,
+        "actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4, "temperature_learning_rate": 3e-4, "tau": 0.01,
+        "learning_rate_decay": "cosine", "learning_rate_final": 0.5, "policy_delay": 2, "temperature": 0.01,
+        "target_entropy_scale": 0.4781815, "noise_repeats": 16, "num_atoms": 101, "value_range": (-5.0, 5.0),
+        "normalize_rewards": True, "return_bound": 5.0, "n_step": 1, "random_steps": 10_000, "learning_starts": 10_000,
+        "replay_capacity": 1_000_000, "train_every": 1, "gradient_steps": 1, "project_weights": True,
+    },
+    # The same with its configuration for a GPU
+    ("flashsac", "many-envs"): {
+        "network": "flash", "hidden": (128, 128), "critic_hidden": (256, 256), "batch_size": 2048, "train_every": 1024,
+        "gradient_steps": 2, "replay_capacity": 10_000_000, "random_steps": 100_000, "learning_starts": 100_000,
+        "policy_delay": 2, "learning_rate_decay": "cosine", "learning_rate_final": 0.5, "tau": 0.01,
+    },
+    # danielpalenicek/xqc; SPEC_FLASHSAC 9
+    ("flashsac", "xqc"): {
+        "network": "xqc", "hidden": (256,) * 4, "critic_hidden": (512,) * 4, "batch_size": 256, "discount": 0.995,
+        "gradient_steps": 2, "policy_delay": 3, "learning_rate_decay": "linear", "learning_rate_final": 0.1,
+        "actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4, "temperature_learning_rate": 3e-4, "tau": 0.005,
+        "temperature": 0.01, "target_entropy_scale": 0.5, "return_bound": 0.0, "noise_repeats": 1, "num_atoms": 101,
+        "value_range": (-5.0, 5.0), "random_steps": 5_000, "learning_starts": 5_000, "replay_capacity": 1_000_000,
+    },
 }  # fmt: skip
 # Run options and environment options.
 PUBLISHED_RUNS = {
     ("ppo", "atari"): ({"num_envs": 8}, {"clip_rewards": True, "fire_reset": "lives", "sticky_actions": 0}),
+    ("flashsac", "many-envs"): ({"num_envs": 1024, "precision": "bf16"}, {}),
     # Kapturowski et al., section 2.3: "the full 18-action set"; lives and rewards as in the game
     ("r2d2", "paper"): ({}, {"full_action_space": True, "sticky_actions": 0}),
     # Hester et al., experimental setup: 18 actions, sign(r) log(1 + |r|)

@@ -49,3 +49,11 @@ class PooledPointMass(PointMass):
     """PointMass with costly resets: each step computes the next reset of one environment."""
 
     costly_reset: ClassVar[bool] = True
+
+
+class Steady(PointMass):
+    """PointMass with rewards of -2."""
+
+    def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any, Any]:
+        after, obs, _, terminated, truncated = super().step(state, action, key)
+        return after, obs, -2.0, terminated, truncated

@@ -133,6 +133,14 @@ def test_compiled_run_has_metrics_evaluations_and_agent(tmp_path: Path):
         Run(edited.path, trust=True).resume(steps=1000, accept_changes=True)
 
 
+def test_compiled_loop_scales_sampled_rewards_by_the_largest_return(tmp_path: Path):
+    """With discount 0, returns are rewards, here -2; the scale makes the largest return 5 and stores rewards as is."""
+    scaled = {"normalize_rewards": True, "critic": "categorical", "value_range": (-9.0, 9.0), "discount": 0.0}
+    run = train(tmp_path, small("sac", **scaled), f"{FILE}:Steady", **OPTIONS)
+    assert run.metrics()[-1]["learn/target_mean"] == pytest.approx(-5.0, rel=1e-5)
+    assert (outcome(run)["memory"]["reward"] == -2).all()
+
+
 def test_callback_can_stop_and_evaluate_in_compiled_loop(tmp_path: Path):
     seen: list[int] = []
 
