@@ -172,8 +172,8 @@ class RewardScaler:
     scaled when sampled from the buffer, by the statistics at that time (Palenicek et al., 2025, XQC; Lee et al., 2025,
     SimbaV2). The mean is not subtracted, because this could change which policy is best.
 
-    The sum restarts after the last reward of an episode. In the code of SimbaV2 and FlashSAC it restarts before this
-    reward, which the next episode's sum then includes.
+    The sum restarts after the last reward of an episode. In the code of SimbaV2, XQC and FlashSAC it restarts before
+    this reward, which the next episode's sum then includes.
 
     Attributes:
         sampled: Whether rewards are scaled when sampled.
