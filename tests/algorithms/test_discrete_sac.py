@@ -52,15 +52,15 @@ def test_actor_loss_is_unweighted_negative_soft_value(array):
     for weight in ([1, 1], [0.1, 0.7]):
         loss, info = DiscreteSAC().actor_loss(make_nets(array), make_batch(array, [0, 0], [0, 0], weight))
         assert float(loss) == pytest.approx(-SOFT.mean(), rel=1e-6)
-        np.testing.assert_allclose(info["negative_entropy"], [[-0.3465736, -0.2157616], [-0.3465736] * 2], rtol=1e-5)
+        np.testing.assert_allclose(info["negative_entropy"], [-0.5623352, -0.6931472], rtol=1e-5)
 
 
 # Σ π log π = -.5623352 and -.6931472, mean -.6277412; H̄ = .98·log 2 = .6792842, half of it .3396421 with .49.
 @pytest.mark.parametrize(("scale", "target"), [(0.98, 0.6792842), (0.49, 0.3396421)])
 def test_temperature_loss_by_hand(array, scale, target):
-    terms = array([[-0.3465736, -0.2157616], [-0.3465736] * 2])
+    actor = {"negative_entropy": array([-0.5623352, -0.6931472]), "greatest_entropy": array([0.6931472] * 2)}
     nets, batch = SimpleNamespace(log_alpha=array(LOG_ALPHA)), make_batch(array, [0, 0], [0, 0])
-    loss, info = DiscreteSAC(target_entropy_scale=scale).temperature_loss(nets, batch, terms, array([0.6931472] * 2))
+    loss, info = DiscreteSAC(target_entropy_scale=scale).temperature_loss(nets, batch, actor)
     assert float(loss) == pytest.approx(0.6931472 * (target - 0.6277412), rel=1e-4)
     assert float(info["temperature"]) == pytest.approx(0.5, rel=1e-6)
 

@@ -72,10 +72,11 @@ def test_noise_scale_decays_linearly_o8(step, scale):
 
 def test_ou_state_resets_at_episode_end_pitfall_21():
     state, done = np.array([[0.3, 0.4], [0.5, 0.6]], np.float32), np.array([True, False])
-    after = DDPG().explorer().after_episode(state, done)
+    process, kept = ({"exploration": "ou", "exploration_noise_max": 0.5, "ou_reset": reset} for reset in (True, False))
+    after = DDPG(**process).explorer().after_episode(state, done)
     assert after.dtype == np.float32
     np.testing.assert_array_equal(after, np.array([[0, 0], [0.5, 0.6]], np.float32))
-    np.testing.assert_array_equal(DDPG(ou_reset=False).explorer().after_episode(state, done), state)
+    np.testing.assert_array_equal(DDPG(**kept).explorer().after_episode(state, done), state)
 
 
 def test_epsilon_ladder_for_some_environments_is_slice():

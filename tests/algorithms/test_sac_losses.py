@@ -113,6 +113,6 @@ def test_actor_loss_is_unweighted_negative_soft_value(array):
 def test_temperature_loss_by_hand(array, scale, expected):
     nets = SimpleNamespace(log_alpha=array(LOG_ALPHA))
     batch = loss_batch(array, [0, 0], [0, 0])
-    loss, info = SAC(target_entropy_scale=scale).temperature_loss(nets, batch, array([1, 3]))
+    loss, info = SAC(target_entropy_scale=scale).temperature_loss(nets, batch, {"log_prob": array([1, 3])})
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     assert float(info["temperature"]) == pytest.approx(0.5, rel=1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -106,7 +106,13 @@ class MisspelledOptimizer(duetto.DDPG):
         return {"aktor" if name == "actor" else name: one for name, one in super().optimizers().items()}
 
 
+@dataclass(frozen=True)
+class MisspelledActor(duetto.DDPG):
+    acting_networks: ClassVar[tuple[str, ...]] = ("aktor",)
+
+
 WRONG_LOSSES = [
+    (MisspelledActor, r"acting_networks names a network 'aktor'; there are actor, critic.* Did you mean 'actor'\?"),
     (TextMetric, r"The loss of 'actor' reports 'beta' as a str; report arrays or numbers\."),
     (MisspelledOptimizer, r"optimizers\(\) names a network 'aktor'; there are actor, critic.* Did you mean 'actor'\?"),
     (MisspelledNetwork, r"without an optimizer, 'critc'; there are actor, critic\. Did you mean 'critic'\?"),

@@ -29,9 +29,9 @@ from typing import Annotated, Any, ClassVar
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import categorical_loss, squared_loss
-from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec, Updater
+from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec
 from duetto.algorithms.options import Bounds, Count, Option, OptionTable, Positive
-from duetto.algorithms.sac import SAC, ActionNoisePair
+from duetto.algorithms.sac import SAC
 from duetto.functional.array_ops import concat
 from duetto.functional.returns import bootstrap
 from duetto.networks.layers import AllBlocks
@@ -73,14 +73,6 @@ class CrossQ(SAC):
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Return mean(α log π(a|s) - min Q(s, a)) for new actions a; the critics use running statistics."""
         return self.loss_of_policy(nets, batch, nets.actor(batch.obs, train=True), noise)
-
-    def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
-        """Update the critics, and in phase 0 actor and temperature."""
-        learner.minimize("critic", self.critic_loss, batch, noise.next)
-        if phase == 0:
-            actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
-            if self.learn_temperature:
-                learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
 
     def phase(self, update: int) -> int:
         """Return 0 for every `policy_delay`-th update, which also updates the actor; else 1."""

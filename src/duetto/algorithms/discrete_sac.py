@@ -24,9 +24,9 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import squared_loss
-from duetto.algorithms.base import Array, Batch, LossAndInfo, Updater
+from duetto.algorithms.base import Array, Batch, LossAndInfo
 from duetto.algorithms.options import NonNegative, Option, OptionTable
-from duetto.algorithms.sac import SAC
+from duetto.algorithms.sac import SAC, ActionNoisePair
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.q_values import value_of_action
@@ -73,34 +73,22 @@ class DiscreteSAC(SAC):
         check_same_shape(log_probs=log_probs, q=q)
         terms = xp.exp(log_probs) * log_probs
         losses = xp.sum(xp.exp(nets.log_alpha) * terms - xp.exp(log_probs) * q, axis=-1)
-        return batch.mean(losses), {"negative_entropy": terms, "greatest_entropy": policy.max_entropy}
+        info = {"negative_entropy": xp.sum(terms, axis=-1), "greatest_entropy": policy.max_entropy}  # (B,) each
+        return batch.mean(losses), info
 
-    def temperature_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, nets: Any, batch: Batch, log_prob: Array, greatest: Array
-    ) -> LossAndInfo:
+    def temperature_loss(self, nets: Any, batch: Batch, actor: dict[str, Array]) -> LossAndInfo:
         """Return -log α (Σ π log π + H̄) (equation 11, with log α in place of α).
 
-        `log_prob` (B, n) has π log π of each action. `greatest` (B,) is the largest possible entropy, the log of the
-        number of allowed actions. H̄ is `target_entropy_scale` times `greatest`.
+        H̄ is `target_entropy_scale` times the largest possible entropy, the log of the number of allowed actions.
         """
         xp = array_namespace(batch.reward)
-        target = self.target_entropy_scale * greatest
-        loss = -nets.log_alpha * stop_gradient(batch.mean(xp.sum(log_prob, axis=-1) + target))
+        target = self.target_entropy_scale * actor["greatest_entropy"]
+        loss = -nets.log_alpha * stop_gradient(batch.mean(actor["negative_entropy"] + target))
         return loss, {"temperature": xp.exp(nets.log_alpha)}
 
-    def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
-        """Update the networks in SAC's order, without random numbers."""
-        learner.minimize("critic", self.critic_loss, batch)
-        actor = learner.minimize("actor", self.actor_loss, batch)
-        if self.learn_temperature:
-            learner.minimize(
-                "log_alpha", self.temperature_loss, batch, actor["negative_entropy"], actor["greatest_entropy"]
-            )
-        self.track_targets(learner)
-
-    def draw(self, random: np.random.Generator, batch: Batch) -> Any:
-        """Return an empty tuple: the update needs no noise."""
-        return ()
+    def draw(self, random: np.random.Generator, batch: Batch) -> ActionNoisePair:
+        """Return no noise: expectations need none."""
+        return ActionNoisePair((), ())
 
     # -------------------------------------------------------------------------------------------------------- specs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:

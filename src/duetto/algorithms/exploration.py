@@ -150,8 +150,8 @@ class ActionNoise(Exploration):
         return scale * state, state
 
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Return the state (N, A). If `reset` or `max_std` is on, it is 0 where an episode ended."""
-        if not (self.reset or self.max_std):
+        """Return the state (N, A). With `max_std` or, for the process, `reset`, it is 0 where an episode ended."""
+        if not (self.max_std if self.kind == "gaussian" else self.reset):
             return state
         return array_namespace(state).where(done[:, None], np.float32(0), state)
 

@@ -90,11 +90,11 @@ class FlashSAC(SAC):
         policy = SquashedGaussian(both.mean[:size], both.log_std[:size])
         return self.loss_of_policy(nets, batch, policy, noise)
 
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> LossAndInfo:
+    def temperature_loss(self, nets: Any, batch: Batch, actor: dict[str, Array]) -> LossAndInfo:
         """Return α (H - H̄), with the entropy H from the actor's loss."""
         target = -self.target_entropy_scale * batch.action.shape[-1]
         alpha = array_namespace(batch.reward).exp(nets.log_alpha)
-        return alpha * stop_gradient(-batch.mean(log_prob) - target), {"temperature": alpha}
+        return alpha * stop_gradient(-batch.mean(actor["log_prob"]) - target), {"temperature": alpha}
 
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Return the mean cross-entropy with the target (Bellemare et al., 2017).
@@ -115,7 +115,7 @@ class FlashSAC(SAC):
         if phase == 0:
             actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
             if self.learn_temperature:
-                learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
+                learner.minimize("log_alpha", self.temperature_loss, batch, actor)
         learner.minimize("critic", self.critic_loss, batch, noise.next)
         self.track_targets(learner)
 

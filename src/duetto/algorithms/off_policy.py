@@ -57,7 +57,7 @@ class OffPolicy(Algorithm):
     overlap: CountOrZero = 10
     """Steps that a sequence shares with the next."""
     stored_carry: bool = True
-    """Start a sequence from the hidden state stored while acting, instead of zeros."""
+    """Start a sequence from the hidden state stored while acting, instead of zeros; critics always start from zeros."""
     learn_from_start: bool = True
     """No burn-in at the start of an episode, where zeros are the true hidden state."""
     priority_mix: Fraction = 0.9

@@ -97,19 +97,23 @@ class SAC(ActorCritic):
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> LossAndInfo:
-        """Return -log α (log π + H̄), as in the authors' code; equation 18 has α instead of log α."""
+    def temperature_loss(self, nets: Any, batch: Batch, actor: dict[str, Array]) -> LossAndInfo:
+        """Return -log α (log π + H̄), as in the authors' code; equation 18 has α instead of log α.
+
+        `actor` has the metrics of the actor's loss.
+        """
         xp = array_namespace(batch.reward)
         target = -self.target_entropy_scale * batch.action.shape[-1]
-        loss = -nets.log_alpha * stop_gradient(batch.mean(log_prob) + target)
+        loss = -nets.log_alpha * stop_gradient(batch.mean(actor["log_prob"]) + target)
         return loss, {"temperature": xp.exp(nets.log_alpha)}
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
-        """Update critics, actor and temperature, then the critics' targets."""
+        """Update the critics, actor and temperature in phase 0, and the critics' targets."""
         learner.minimize("critic", self.critic_loss, batch, noise.next)
-        actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
-        if self.learn_temperature:
-            learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
+        if phase == 0:
+            actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
+            if self.learn_temperature:
+                learner.minimize("log_alpha", self.temperature_loss, batch, actor)
         self.track_targets(learner)
 
     def draw(self, random: np.random.Generator, batch: Batch) -> ActionNoisePair:

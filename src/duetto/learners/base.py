@@ -111,9 +111,10 @@ class Learner(Policy):
                 )
         self.targets: dict[str, str] = algorithm.targets()
         self.optimizer_specs: dict[str, OptimizerSpec] = algorithm.optimizers()
-        for method, names in (("optimizers", self.optimizer_specs), ("targets", self.targets.values())):
+        named = {"optimizers()": self.optimizer_specs, "targets()": self.targets.values()}
+        for source, names in (named | {"acting_networks": algorithm.acting_networks}).items():
             for name in names:
-                check_named(f"The algorithm's {method}() names a network", name, self.specs)
+                check_named(f"The algorithm's {source} names a network", name, self.specs)
         self.precision: Precision = precision
         self.random: np.random.Generator = generator(seed, "learner")
         self.updates: int = 0
