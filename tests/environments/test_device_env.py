@@ -52,7 +52,7 @@ def test_actions_are_scaled_to_environment_units_and_clipped():
     state, _ = vector.reset(vector.keys(0))
     by_algorithm, first = vector.step(state, np.array([[0.5], [1.0], [9.0]], np.float32))
     in_units, second = vector.step_own(state, np.array([[1.0], [2.0], [2.0]], np.float32))
-    np.testing.assert_array_equal(first.final_obs, second.final_obs)
+    np.testing.assert_array_equal(first.next_obs, second.next_obs)
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), by_algorithm, in_units))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import hidden_environments as hidden
 import numpy as np
 import pytest
+from fake_run import same
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 from resume_checks import assert_equal, assert_serializable, check_continues, check_resume, record
@@ -180,6 +182,11 @@ def test_set_attr_is_replayed_at_its_step() -> None:
             assert second.resumed_exactly, second.not_restored
     assert [row[3].item() for row, _ in paid] == [1.0] * 3 + [4.0] * 3 + [7.0] * 3
     assert_equal(*(record(stepper, np.random.default_rng(9), 3) for stepper in (first, second)))
+
+
+@pytest.mark.parametrize("value", [1.5, math.inf, "a", None, np.float32(2), [1, [2]], {"a": np.zeros(2)}, (1, {2: 3})])
+def test_attribute_values_are_restored(value: Any) -> None:
+    assert same(exact_resume.decode(exact_resume.encode(value)), value)
 
 
 class SavesItself(SetReward):

@@ -61,6 +61,7 @@ def test_algorithm_object_uses_no_preset(tmp_path: Path):
         ("td3", {"steps": 0}, "steps is 0; it must be at least 1."),
         ("td3", {"backend": "tensorflow"}, "backend is 'tensorflow'; it must be one of auto, torch, jax."),
         ("td3", {"num_envs": 0}, "num_envs is 0; it must be at least 1."),
+        ("td3", {"cluster": "auto"}, "cluster is 'auto'; give duetto.Cluster(address='auto')."),
         ("td3", {"seed": -1}, "seed is -1; it must be at least 0 and at most 1e+15."),
         ("td3", {"environment_options": {"speed": 3}}, "Pendulum-v1 cannot be made with {'speed': 3}"),
         *(("td3", {"name": name}, f"{name!r} cannot be a run's name") for name in ("../up", ".hidden", "a b")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,16 @@ def test_scalars_are_means_since_the_last_line(tmp_path: Path):
     assert [line["mine/step"] for line in run.metrics()] == [10, 29.5, 49.5, 69.5, 80]
 
 
+class InfiniteScalar(duetto.Callback):
+    def on_step(self, trainer: Trainer) -> None:
+        trainer.log.scalar("mine", math.inf)
+
+
+def test_infinite_scalar_survives_a_resume(tmp_path: Path):
+    run = train(tmp_path, steps=60, evaluate_every=0, log_every=50, callbacks=[InfiniteScalar()])
+    assert run.resume(steps=100, progress=False).metrics()[-1]["mine"] == math.inf
+
+
 def test_on_start_allows_evaluation_but_no_observation(tmp_path: Path):
     with pytest.raises(UsageError, match=r"no observation before its first reset.* first on_step on"):
         train(tmp_path, callbacks=[AtStart(lambda trainer: trainer.stepper.obs)])
@@ -250,6 +261,17 @@ def test_callbacks_of_killed_run_receive_the_same_hooks(tmp_path: Path):
     run = Run(tmp_path / "run").resume(callbacks=[CheckpointRequests(), resumed])
     assert resumed.hooks == undisturbed.hooks
     assert_same(whole, run)  # with the callbacks' states, and their numbers in metrics.jsonl
+
+
+def test_checkpoint_requested_when_one_is_due_is_the_only_one(tmp_path: Path):
+    requested: list[Path] = []
+
+    class Requests(duetto.Callback):
+        def on_evaluation(self, trainer: Trainer) -> None:
+            requested.append(trainer.checkpoint())
+
+    train(tmp_path, steps=60, evaluate_every=30, checkpoint_every=30, callbacks=[Requests()])
+    assert requested[-1].is_dir()
 
 
 # ---------------------------------------------------------------------------------------------------- built-in

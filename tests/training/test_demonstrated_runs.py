@@ -67,10 +67,16 @@ def test_progress_shows_remaining_pretraining_updates(tmp_path: Path, demos: str
     console = Console(record=True, width=140, file=io.StringIO())
     agent = small("dqfd", demonstrations=demos, pretraining_updates=3)
     with progress.ProgressDisplay(console) as display:
-        train(tmp_path, agent, callbacks=[display], **OPTIONS | {"steps": 2})
+        train(tmp_path, agent, callbacks=[display], **OPTIONS | {"steps": 2, "evaluate_every": 2})
     lines = [line for line in console.export_text().splitlines() if line.startswith("step")]
-    assert lines[:2] == [f"step         0  pre-training: {left} updates left" for left in (2, 1)]
-    assert not any("pre-training" in line for line in lines[2:])
+    evaluated = [line.split("  evaluation")[0] for line in lines if " over " in line]
+    assert evaluated == [
+        "step         0",
+        "step         0",
+        "step         2",
+    ]  # before and after pre-training, at the end
+    left = [line.split("left")[0] for line in lines if "pre-training" in line]
+    assert left == [f"step         0  pre-training: {number} updates " for number in (2, 1)]
 
 
 def test_behavior_cloning_imitates_the_expert(tmp_path: Path):

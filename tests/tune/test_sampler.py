@@ -88,11 +88,26 @@ def test_trial_below_median_should_be_pruned(tmp_path: Path):
     for value in range(5):
         number = made.ask().number
         made.report(number, 100, float(value))
-        assert not made.should_prune(number)  # pruning starts after five complete trials
+        assert not made.should_prune(number, 100)  # pruning starts after five complete trials
         made.end(number, "complete", float(value))
     number = made.ask().number
     made.report(number, 100, 1.9)  # the median is 2
-    assert made.should_prune(number)
+    assert made.should_prune(number, 100)
+
+
+def test_trial_is_compared_at_the_given_step(tmp_path: Path):
+    """Seeds that train at the same time report in turn, so the largest step may be of the other seed."""
+    made = sampler(tmp_path)
+    for _ in range(5):
+        number = made.ask().number
+        made.report(number, 120, 0.0)
+        made.report(number, 80, 10.0)
+        made.end(number, "complete", 5.0)
+    number = made.ask().number
+    made.report(number, 120, 1.0)
+    assert not made.should_prune(number, 120)
+    made.report(number, 80, 1.0)
+    assert made.should_prune(number, 80)
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {

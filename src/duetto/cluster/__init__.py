@@ -10,6 +10,6 @@
 `tests/cluster/simulated.py` has a simulated cluster without processes or real time, on which every call can fail.
 """
 
-from duetto.cluster.config import Cluster
+from duetto.cluster.config import Cluster, check_cluster
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "check_cluster"]

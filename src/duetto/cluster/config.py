@@ -19,6 +19,12 @@ Mode = Literal["sync", "async"]
 KEPT = ("mode", "actors", "block")  # the options that may affect numbers
 
 
+def check_cluster(cluster: Any) -> None:
+    """Raise UsageError unless `cluster` is a Cluster or None."""
+    if not isinstance(cluster, Cluster | None):
+        raise UsageError(f"cluster is {cluster!r}; give duetto.Cluster(address={cluster!r}).")
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A Ray cluster whose processes, called actors, act in a run's environments.

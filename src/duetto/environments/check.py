@@ -98,6 +98,7 @@ def check(
     Raises:
         UsageError: The environment does not exist, or is no single Gymnasium environment.
     """
+    steps = int(steps)
     if steps < 1 or timeout <= 0:
         raise UsageError(f"steps is {steps} and timeout is {timeout:g}. Set both above 0.")
     environment = env_registry.resolved(environment)
@@ -334,7 +335,7 @@ def _wrong_dtypes(env: gymnasium.Env) -> str:
 def check_render(findings: Findings, make: Callable[..., VecEnv], metadata: dict[str, Any]) -> None:
     """Render a frame, as `duetto video` does."""
     costs, fine = 'Its metadata lacks the render mode "rgb_array". Add it, and render() for it.', ""
-    if "rgb_array" in (metadata.get("render_modes") or ()):
+    if "rgb_array" in ((metadata or {}).get("render_modes") or ()):
         findings.doing = "while a frame was rendered"
         try:
             with closing(make(render_mode="rgb_array")) as vec:

@@ -4,7 +4,7 @@ A `DeviceEnv` is one environment as two pure functions of arrays. `VectorDeviceE
 
     state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next", "turn": with `costly_reset`}
     step     every environment steps; where an episode ends, the next episode starts in the same step
-    result   `final_obs` comes after the action, `obs` before the next action: they differ where an episode ended
+    result   `next_obs` comes after the action, `obs` before the next action: they differ where an episode ended
 
 Environment i draws all of its random numbers from its own key, which starts from seed + i. So its episodes depend
 only on the seed and the actions (with `costly_reset` also on N). `DeviceEngine` steps the same environments from the
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -62,16 +62,6 @@ class DeviceEnv(ABC):
         """
 
 
-class VectorStep(NamedTuple):
-    """The outcome of one step of N environments."""
-
-    obs: Any  # (N, ...), the observations for the next actions
-    final_obs: Any  # (N, ...), the observations after the actions; they differ from `obs` where an episode ended
-    reward: Any  # (N,) float32
-    terminated: Any  # (N,) bool
-    truncated: Any  # (N,) bool
-
-
 class VectorDeviceEnv:
     """N environments that step together, as pure functions."""
 
@@ -81,7 +71,7 @@ class VectorDeviceEnv:
         if isinstance(env.action_space, Dict) or isinstance(env.observation_space, Dict):
             raise UsageError("The compiled loop does not support Dict spaces yet.")
         dtype = np.dtype(np.float32 if isinstance(env.action_space, Box) else np.int32)
-        self._actions = ActionMap(to_gymnasium(env.action_space, dtype))
+        self.actions: ActionMap = ActionMap(to_gymnasium(env.action_space, dtype))
         space = env.observation_space
         self._dtype: Any = jnp.dtype(space.dtype) if isinstance(space, Box) else jnp.int32
         key = jax.ShapeDtypeStruct((2,), jnp.uint32)
@@ -89,7 +79,7 @@ class VectorDeviceEnv:
 
     def _stepped_types(self, key: Any) -> Any:
         state, _ = self.env.reset(key)
-        action = self._actions.to_environment(jnp.zeros((1, *self._actions.row_shape)), jnp)[0]
+        action = self.actions.to_environment(jnp.zeros((1, *self.actions.row_shape)), jnp)[0]
         for _ in range(2):  # types may change in the first step only
             state = self.env.step(state, action, key)[0]
         return state
@@ -109,11 +99,11 @@ class VectorDeviceEnv:
             whole |= {"key": pairs[:, 0], "next": (upcoming, first), "turn": jnp.zeros((), jnp.int32)}
         return whole, obs
 
-    def step(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
+    def step(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], StepResult]:
         """Step every environment with an algorithm's actions (N, ...); start new episodes where episodes ended."""
-        return self.step_own(state, self._actions.to_environment(actions, jnp))
+        return self.step_own(state, self.actions.to_environment(actions, jnp))
 
-    def step_own(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
+    def step_own(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], StepResult]:
         """Step every environment with actions (N, ...) that already have the environment's own units and shape."""
         keys = jax.vmap(partial(jax.random.split, num=3))(state["key"])
         stepped, final, reward, terminated, truncated = jax.vmap(self.env.step)(state["env"], actions, keys[:, 1])
@@ -128,7 +118,8 @@ class VectorDeviceEnv:
         else:
             restarted, first = jax.vmap(self._begin)(keys[:, 2])
         after["env"] = jax.tree.map(partial(_where, done), restarted, self._cast(stepped))
-        return after, VectorStep(_where(done, first, final), final, reward.astype(jnp.float32), terminated, truncated)
+        reward, obs = reward.astype(jnp.float32), _where(done, first, final)
+        return after, StepResult(final, reward, terminated, truncated, obs, done)
 
     def _begin(self, key: Any) -> tuple[State, Any]:
         state, obs = self.env.reset(key)
@@ -164,10 +155,9 @@ class DeviceEngine(Engine):
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         self.state, result = self._step(self.state, actions)
-        obs, final, reward, terminated, truncated = (np.asarray(part) for part in result)
-        done = terminated | truncated
-        first, last = self._observed(obs), self._observed(final)
-        return StepResult(last, reward.astype(np.float64), np.array(terminated), np.array(truncated), first, done)
+        result = jax.tree.map(np.array, result)
+        obs, next_obs = self._observed(result.obs), self._observed(result.next_obs)
+        return result._replace(obs=obs, next_obs=next_obs, reward=result.reward.astype(np.float64))
 
     def _observed(self, obs: Any) -> np.ndarray:
         return np.array(obs, self.layout.leaves[0].dtype)

@@ -321,14 +321,15 @@ def attributes(saved: Any) -> dict[str, Any]:
 
 
 def encode(value: Any) -> Any:
-    """Encode an array or a Python literal (numbers, text, None; lists, tuples and dicts of these) for a checkpoint.
+    """Encode a value for a checkpoint: an array, a state as in `tree_codec`, or a Python literal, such as a tuple.
 
     Raises:
-        TypeError: The value is neither.
+        TypeError: The value is none of these.
     """
-    if isinstance(value, np.ndarray | np.generic):
-        encode_tree("attribute", {"value": np.array(value)})  # raises the TypeError
-        return np.array(value)
+    plain: Any = np.array(value) if isinstance(value, np.generic) else value
+    with suppress(TypeError):
+        encode_tree("attribute", {"value": plain})
+        return plain.copy() if isinstance(plain, np.ndarray) else {"plain": copy.deepcopy(plain)}
     with suppress(ValueError, SyntaxError):
         ast.literal_eval(text := repr(value))
         return {"literal": text}
@@ -337,7 +338,9 @@ def encode(value: Any) -> Any:
 
 def decode(value: Any) -> Any:
     """Undo `encode`; an array without axes becomes a NumPy scalar."""
-    return ast.literal_eval(value["literal"]) if isinstance(value, dict) else value.copy()[()]
+    if not isinstance(value, dict):
+        return value.copy()[()]
+    return copy.deepcopy(value["plain"]) if "plain" in value else ast.literal_eval(value["literal"])
 
 
 def _own_layer(env: gymnasium.Env) -> gymnasium.Env | None:

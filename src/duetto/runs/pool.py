@@ -82,7 +82,7 @@ class Job:
         with folder_lock(claim) if self.is_contested else nullcontext():
             if (self.folder / "config.yaml").is_file():
                 check_same_run(self.folder, self.config)
-                run_of(spec, self.folder, self.config).resume_with(callbacks)
+                run_of(spec, self.folder, self.config, trust=self.config.lacks_signature).resume_with(callbacks)
                 return
             if not foreign(self.folder):
                 clear(self.folder)
@@ -336,7 +336,7 @@ class Worker(LatestTrainer):
         if self._stopped.is_set():
             trainer.stop()
         rows = Csv.read(trainer.folder / "evaluations.csv")
-        self._send("started", [(int(float(row["step"])), float(row["mean_return"])) for row in rows], trainer.step)
+        self._send("started", [(int(row["step"]), row["mean_return"]) for row in rows], trainer.step)
 
     def on_evaluation(self, trainer: Trainer) -> None:
         """If the job waits after evaluations, send the result, and wait for the pool's answer."""

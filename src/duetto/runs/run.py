@@ -15,9 +15,9 @@ from typing import Any
 from duetto import environments, trackers
 from duetto.algorithms import Algorithm
 from duetto.algorithms.suggestions import did_you_mean
-from duetto.cluster import Cluster
+from duetto.cluster import Cluster, check_cluster
 from duetto.environments import Episode
-from duetto.errors import DuettoError, ShardLostError, UsageError
+from duetto.errors import ShardLostError, UsageError
 from duetto.learners import Precision
 from duetto.learners.runtime import jax_threads
 from duetto.networks.specs import CustomNetwork
@@ -112,6 +112,7 @@ class Run:
             CheckpointError: No checkpoint can be read.
         """
         given.check(callbacks)
+        check_cluster(cluster)
         callbacks = [*callbacks, *trackers.callbacks(track)]
         accept_changes |= bool(options)
         if steps is not None:
@@ -272,11 +273,7 @@ class Run:
 
     def evaluations(self) -> list[dict[str, float]]:
         """Return the rows of `evaluations.csv`, each as a dict of numbers by column, without empty cells."""
-        path = self.path / "evaluations.csv"
-        try:
-            return [{name: float(value) for name, value in row.items() if value != ""} for row in Csv.read(path)]
-        except (TypeError, ValueError) as error:  # a missing cell is None
-            raise DuettoError(f"{path} is damaged: {error}. Remove that line to read the others.") from error
+        return Csv.read(self.path / "evaluations.csv")
 
     def _seed(self, seed: int | None) -> int:
         """Return `seed`, or the run's seed if it is None. Raises UsageError unless it is a whole number >= 0."""

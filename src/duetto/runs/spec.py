@@ -13,7 +13,7 @@ from typing import Any, Self
 from duetto import buffers, environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.suggestions import did_you_mean
-from duetto.cluster import Cluster
+from duetto.cluster import Cluster, check_cluster
 from duetto.environments.make_env import Environment
 from duetto.errors import UsageError
 from duetto.learners.runtime import jax_threads, start_jax, torch_threads
@@ -54,6 +54,9 @@ class RunSpec:
     cluster: Cluster | None = None
     runs_dir: str | Path = "runs"
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_cluster(self.cluster)
 
     @classmethod
     def of(

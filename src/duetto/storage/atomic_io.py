@@ -166,6 +166,10 @@ def check_suffix(output: str | Path, suffix: str, content: str) -> Path:
 
 
 def check_replaceable(path: Path, is_ours: Callable[[Path], bool], content: str) -> None:
-    """Raise UsageError if `path` is a file that Duetto did not write."""
-    if path.is_file() and not is_ours(path):
+    """Raise UsageError if `path` is a file that Duetto did not write, DuettoError if it cannot be read."""
+    try:
+        foreign = path.is_file() and not is_ours(path)
+    except OSError as error:
+        raise DuettoError(f"{path} cannot be read: {error.strerror}. Give another --output.") from error
+    if foreign:
         raise UsageError(f"{path} exists and is no {content} that Duetto wrote. Give another --output.")

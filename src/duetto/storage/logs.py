@@ -20,6 +20,7 @@ from duetto.storage import safe_open
 
 LARGEST = 2**30  # max bytes of a log that can be read
 
+MAX_STEP = 2**53  # the largest integer in checkpoints
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -101,10 +102,10 @@ class _Log(ABC):
         for number, line in enumerate(lines, 1):
             try:
                 row = cls._parse(line, lines[0])
-                if row is not None and not math.isfinite(float(row.get("step", 0))):
+                if row is not None and not 0 <= row["step"] <= MAX_STEP:
                     raise ValueError
                 found.rows.extend([] if row is None else [row])
-            except (ValueError, OverflowError, TypeError, AttributeError, RecursionError):
+            except (ValueError, OverflowError, TypeError, AttributeError, LookupError, RecursionError):
                 found.damaged.append(number)
         return found
 
@@ -127,14 +128,14 @@ class JsonLines(_Log):
 
     @staticmethod
     def _parse(line: bytes, first: bytes) -> dict[str, Any]:
-        return {
-            name: _NOT_FINITE.get(value, value) if isinstance(value, str) else value
-            for name, value in json.loads(line).items()
-        }
+        values = json.loads(line).items()
+        row = {name: _NOT_FINITE[value] if isinstance(value, str) else value for name, value in values}
+        [float(value) for value in row.values() if value is not None]  # raises an error for anything but numbers
+        return row
 
 
 class Csv(_Log):
-    """A CSV table of numbers with a header. Floats are read back exactly; None is an empty cell."""
+    """A CSV table of numbers with a header. Floats are read back exactly; None is an empty cell, which is not read."""
 
     def __init__(self, path: Path, fields: Sequence[str]) -> None:
         self.fields: tuple[str, ...] = tuple(fields)
@@ -149,7 +150,7 @@ class Csv(_Log):
         if line == first:
             return None
         names, cells = (part.decode().split(",") for part in (first, line))
-        return dict(zip(names, cells, strict=True))
+        return {name: float(cell) for name, cell in zip(names, cells, strict=True) if cell}
 
 
 def _csv_line(values: Sequence[Any]) -> bytes:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from duetto.storage import safe_open
 from duetto.trackers.base import Point, Tracker, flat, needed
 
 MAX_VALUE = 6000  # maximum number of characters in a parameter's value
@@ -39,7 +40,9 @@ class MLflow(Tracker):
         """Start a tracked run, or continue run `known`. Raises MLflow's error if that run no longer exists."""
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # hides MLflow's list of new tables
         # Without the lock, several runs of a sweep may create the SQLite file at the same time and damage it.
-        with import_module("mlflow.utils.file_utils").ExclusiveFileLock(str(folder.parent / ".mlflow.lock")):
+        lock = folder.parent / ".mlflow.lock"
+        os.close(safe_open.open_file(lock, os.O_RDWR | os.O_CREAT))  # MLflow would follow a link and empty its target
+        with import_module("mlflow.utils.file_utils").ExclusiveFileLock(str(lock)):
             self._client = import_module("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
             experiment = self._client.get_experiment_by_name(self._experiment)
             experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(self._experiment)

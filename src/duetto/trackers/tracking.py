@@ -142,8 +142,8 @@ def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
         steps.setdefault(int(line["step"]), {}).update(numbers_of(line))
     for row in Csv.scan(folder / "evaluations.csv").rows:
-        numbers = {f"evaluation/{name}": float(cell) for name, cell in row.items() if cell and name not in _UNSENT}
-        steps.setdefault(int(float(row["step"])), {}).update(numbers)
+        numbers = {f"evaluation/{name}": value for name, value in row.items() if name not in _UNSENT}
+        steps.setdefault(int(row["step"]), {}).update(numbers)
     return {step: numbers for step, numbers in steps.items() if step > after}
 
 

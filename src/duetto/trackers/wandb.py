@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -89,7 +90,8 @@ class Trackio(Wandb):
         Trackio resumes a run by its name, so the id is the run's name with a random suffix.
         """
         options = {"config": flat(config), "embed": False, "auto_log_gpu": False, "auto_log_cpu": False} | self._options
-        self._id = known or f"{run[:100]}-{secrets.token_hex(4)}"
+        name = re.sub(r"[^\w.+-]", "-", run)[:100]
+        self._id = known or f"{name}-{secrets.token_hex(4)}"
         with redirect_stdout(StringIO()):  # Trackio's output would break the progress display
             self._run = self._package.init(self._project, name=self._id, resume="allow", **options)
         return self._id, f"trackio show --project {self._project}"

@@ -35,7 +35,7 @@ from duetto.algorithms.base import Algorithm, RolloutBatch, SequenceSpec
 from duetto.buffers.device_replay import DeviceReplay
 from duetto.buffers.update_schedule import Schedule
 from duetto.environments import Episode
-from duetto.environments.device_env import VectorDeviceEnv, VectorStep
+from duetto.environments.device_env import VectorDeviceEnv
 from duetto.errors import NonFiniteError, UsageError
 from duetto.functional.returns import explained_variance, generalized_advantages
 from duetto.functional.running_stats import Moments, initial_moments, normalize, update_moments
@@ -44,7 +44,7 @@ from duetto.learners.jax import JaxLearner
 from duetto.learners.jax_random import KeyGenerator, purpose_key
 from duetto.learners.jax_update import CompiledUpdate
 from duetto.learners.multi_seed import SeedGroup, SeedRequest
-from duetto.networks.spaces import Box, Discrete, Space
+from duetto.networks.spaces import Space
 from duetto.training.metrics import ADVICE, RECENT
 
 MOST_TURNS = 1024  # maximum number of turns in a call
@@ -260,23 +260,24 @@ class DeviceLoop:
 
     def _collect(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any], dict[str, Any]]:
         """Make a vector step; return the carry, a dict with the transitions (N, ...), and outputs for the host."""
-        random = KeyGenerator(jax.random.fold_in(plan["keys"]["exploration"], step))
+        random: Any = KeyGenerator(jax.random.fold_in(plan["keys"]["exploration"], step))
         if self._scaling.mode in ("collected", "steps"):
             carry = self._observe(carry, carry["obs"])
         seen = self._scaled(carry, carry["obs"])
         noise, state = self._explorer.noise(random, carry["noise"], plan["explore"], self._action)
         action, extras = self._algorithm.collect(self._learner.networks(carry["learner"]), seen, noise)
         if self._algorithm.first_random_steps():
-            action = jnp.where(plan["random"], self._random_action(random, action), action)
+            drawn = self.vector.actions.sample(random, self.vector.num_envs)
+            action = jnp.where(plan["random"], drawn.astype(action.dtype), action)
         env, result = self.vector.step(carry["env"], action)
-        done = result.terminated | result.truncated
+        done = result.starts
         returns, lengths = carry["returns"] + result.reward, carry["lengths"] + 1
         outputs = {"done": done, "returns": returns, "lengths": lengths, "finite": _finite(result)}
         transition = {
             "obs": seen if self._stores_scaled else carry["obs"],
             "action": action,
             "reward": result.reward,
-            "next_obs": self._scaled(carry, result.final_obs) if self._stores_scaled else result.final_obs,
+            "next_obs": self._scaled(carry, result.next_obs) if self._stores_scaled else result.next_obs,
             "terminated": result.terminated,
             "truncated": result.truncated,
             **extras,
@@ -431,16 +432,6 @@ class DeviceLoop:
     def _value(self, carry: Carry, seen: Any) -> Any:
         return self._algorithm.value(self._learner.networks(carry["learner"]), seen)
 
-    def _random_action(self, random: KeyGenerator, like: Any) -> Any:
-        """Draw uniform actions with the shape of `like`, as `ActionMap.sample` does."""
-        match self._action:
-            case Box():
-                return random.uniform(-1.0, 1.0, like.shape)
-            case Discrete():
-                return random.integers(self._action.n, size=like.shape).astype(like.dtype)
-        counts = jnp.asarray(self._action.nvec)  # type: ignore[union-attr]
-        return random.integers(0, counts, like.shape).astype(like.dtype)
-
     # ------------------------------------------------------------------------------------------------ statistics
     def _observe(self, carry: Carry, obs: Any) -> Carry:
         if OBSERVATION not in carry["moments"]:
@@ -467,8 +458,8 @@ class DeviceLoop:
         return carry, jnp.clip(reward / jnp.sqrt(moments.variance + 1e-8), -10.0, 10.0)
 
 
-def _finite(result: VectorStep) -> Any:
-    parts = [part for part in (result.reward, result.final_obs) if jnp.issubdtype(part.dtype, jnp.floating)]
+def _finite(result: Any) -> Any:
+    parts = [part for part in (result.reward, result.next_obs) if jnp.issubdtype(part.dtype, jnp.floating)]
     return jnp.stack([jnp.isfinite(part).all() for part in parts]).all()
 
 

@@ -50,7 +50,7 @@ class MetricLog:
 
     STATE: ClassVar[dict[str, Any]] = {
         "lines": int,
-        "window": DictOf({"sum": float, "count": int}),
+        "window": DictOf({"sum": np.zeros(()), "count": int}),  # sums may be NaN or infinite
         "returns": ListOf(float),
         "lengths": ListOf(int),
         "successes": ListOf(float),
@@ -177,7 +177,9 @@ class MetricLog:
         self.look()
         return {
             "lines": self.lines.synced_lines(),
-            "window": {name: {"sum": total, "count": count} for name, (total, count) in self._window.items()},
+            "window": {
+                name: {"sum": np.array(float(total)), "count": count} for name, (total, count) in self._window.items()
+            },
             "returns": list(self._returns),
             "lengths": list(self._lengths),
             "successes": list(self._successes),
@@ -188,7 +190,9 @@ class MetricLog:
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Restore the result of `state_dict`, and remove later lines. Returns messages about missing lines."""
-        self._window = {name: (part["sum"], part["count"]) for name, part in state["window"].items() if part["count"]}
+        self._window = {
+            name: (float(part["sum"]), part["count"]) for name, part in state["window"].items() if part["count"]
+        }
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])

@@ -40,6 +40,7 @@ class ProgressDisplay(LiveDisplay, Callback):
         self._counting = False  # whether the measurement of steps/s restarted after the last evaluation
         self.trainers: list[Trainer] = []
         self._evaluated = -1  # the step of the last evaluation that was shown
+        self._shown: tuple[int, object] | None = None  # this evaluation, if there is a single run
         self._results: list[str] = []
 
     def stop(self) -> None:
@@ -66,7 +67,8 @@ class ProgressDisplay(LiveDisplay, Callback):
         first = trainers[0]
         config, options = first.config, first.config.run
         # After a lost shard, the run continues with a new trainer, whose last evaluation was shown before.
-        self._counting, self._evaluated = False, -1 if first.last_evaluation is None else first.last_evaluation[0]
+        self._counting, self._shown = False, first.last_evaluation
+        self._evaluated = -1 if self._shown is None else self._shown[0]
         seeds = ", ".join(str(trainer.config.run.seed) for trainer in trainers)
         several, environment = len(trainers) > 1, user_code.short(config.environment)
         random = 0 if first.step else min(config.algorithm.first_random_steps(), options.steps)
@@ -165,8 +167,9 @@ class ProgressDisplay(LiveDisplay, Callback):
         """Print new notices. Print the evaluations at a step once every seed that still trains has evaluated there."""
         waited_for = [trainer for trainer in self.trainers if not trainer.stopped] or self.trainers
         step = min((one.last_evaluation[0] if one.last_evaluation else -1 for one in waited_for), default=-1)
-        if step > self._evaluated:
-            self._evaluated, self._counting = step, False
+        only = self.trainers[0].last_evaluation if len(self.trainers) == 1 else None
+        if step > self._evaluated or (only and only is not self._shown):  # pre-training ends at step 0, like a start
+            self._evaluated, self._shown, self._counting = step, only, False
             last = [trainer.last_evaluation for trainer in self.trainers]
             results = [evaluation[1] for evaluation in last if evaluation is not None and evaluation[0] == step]
             if len(self.trainers) == 1:

@@ -159,7 +159,7 @@ class Trainer:
 
     def _end_step(self, checkpoint_is_due: bool) -> None:
         self._call("on_step")
-        if checkpoint_is_due:
+        if checkpoint_is_due and not self.checkpoints.has(self.step):  # a callback may have written one
             self.checkpoint()
         self._call(FUNCTIONS)
 
@@ -192,7 +192,7 @@ class Trainer:
                 if options.evaluate_every:
                     self.evaluate()
             due = options.checkpoint_every and (ended or updates % options.checkpoint_every == 0)
-            self._end_step(bool(due) and not self.checkpoints.has(self.step))
+            self._end_step(bool(due))
             if self._stop:
                 return
 

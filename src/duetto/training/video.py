@@ -74,9 +74,10 @@ def imageio() -> Any:
     try:
         import imageio.v2
         import imageio_ffmpeg
-    except ModuleNotFoundError as error:
+
+        imageio_ffmpeg.get_ffmpeg_exe()  # imageio's own error names another way to install ffmpeg
+    except (ModuleNotFoundError, RuntimeError) as error:
         raise UsageError(f"Videos need imageio and ffmpeg. Install: {install('video')}") from error
-    del imageio_ffmpeg  # imported as a check: imageio's own error names another way to install it
     return imageio.v2
 
 

@@ -130,7 +130,7 @@ def picture(drawn: Sequence[Curve], output: str | Path, metric: str) -> Path:
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise UsageError(f"{output} is no name for a picture: end it in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     for notice in dict.fromkeys(notice for each in drawn for notice in each.notices):
-        print(notice, file=sys.stderr)
+        print(escaped(notice), file=sys.stderr)
     labels = list(dict.fromkeys(each.label for each in drawn))
     panels = list(dict.fromkeys(each.environment for each in drawn))
     columns = min(len(panels), 3)

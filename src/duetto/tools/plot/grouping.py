@@ -212,26 +212,12 @@ def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
 
 def _points(scan: Scan, metric: str, path: Path) -> tuple[dict[float, float], list[str]]:
     """Return the finite values of a metric by step, and notices on lines and values that are left out."""
-    points: dict[float, float] = {}
-    errors: list[Exception] = []
-    infinite = 0
-    for row in scan.rows:
-        if row.get(metric) in (None, ""):
-            continue
-        try:
-            step, value = float(row["step"]), float(row[metric])
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            errors.append(error)
-            continue
-        if math.isfinite(value):
-            points[step] = value
-        else:
-            infinite += 1
-    if errors and not points and not infinite:
-        raise DuettoError(f"{path} has no numbers by step in {metric!r} ({errors[0]!r}).") from errors[0]
+    values = [(float(row["step"]), float(row[metric])) for row in scan.rows if row.get(metric) is not None]
+    points = {step: value for step, value in values if math.isfinite(value)}
+    infinite = sum(not math.isfinite(value) for _, value in values)
     notices = []
-    if unreadable := len(scan.damaged) + len(errors):
-        notices.append(f"{unreadable} of the lines of {path} cannot be read and are left out.")
+    if scan.damaged:
+        notices.append(f"{len(scan.damaged)} of the lines of {path} cannot be read and are left out.")
     if infinite:
         notices.append(f"{infinite} of the values of {metric!r} in {path} are not finite and are left out.")
     return points, notices

@@ -66,7 +66,7 @@ def table(
                 label = labels.setdefault(member.folder, group.label)
                 rows += [CsvRow(label, group.environment, member.seed, name, *point) for point in points]
     for notice in notices:
-        print(notice, file=sys.stderr)
+        print(escaped(notice), file=sys.stderr)
     if output is not None:
         atomic_io.write_output(Path(output), written(rows))
     return rows

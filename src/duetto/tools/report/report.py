@@ -97,7 +97,7 @@ def report(
     with np.errstate(over="ignore", invalid="ignore"), rc_context(STYLE):  # too large numbers become gaps
         context = _context(runs, metric)
     for notice in context["notices"]:
-        print(notice, file=sys.stderr)
+        print(escaped(notice), file=sys.stderr)
     atomic_io.write_output(path, _render(context))
     return path
 

@@ -74,7 +74,6 @@ class Sampler:
                 study_name="duetto",
                 direction="maximize",
                 load_if_exists=True,
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
             )
             if not self._study.get_trials(deepcopy=False):
                 params = {name: dimension.param(start[name]) for name, dimension in space.items()}
@@ -110,9 +109,17 @@ class Sampler:
         if step not in self._study.get_trials(deepcopy=False)[number].intermediate_values:
             self._running[number].report(score, step)
 
-    def should_prune(self, number: int) -> bool:
-        """Return whether to prune a trial, given its reported scores."""
-        return bool(self._running[number].should_prune())
+    def should_prune(self, number: int, step: int) -> bool:
+        """Return whether a trial's best score is below the median of the complete trials' scores at this step.
+
+        This is Optuna's MedianPruner, except that the caller gives the step: Optuna takes the largest one, but seeds of
+        a trial that train at the same time report their steps in turn.
+        """
+        trials = self._study.get_trials(deepcopy=False)
+        done = [trial.intermediate_values for trial in trials if trial.state.name == "COMPLETE"]
+        known = [scores[step] for scores in done if step in scores]
+        best = max(trials[number].intermediate_values.values())
+        return len(done) >= STARTUP_TRIALS and bool(known) and best < float(np.median(known))
 
     def end(
         self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""

@@ -226,9 +226,10 @@ class Study(Sweep):
         due = options.steps if step >= options.steps else step - step % options.evaluate_every
         run.evaluations[due] = mean_return
         value = score(run.evaluations, due, self.plan.window)
-        self.sampler.report(running.trial.number, running.runs.index(run) * options.steps + due, value)
+        number, key = running.trial.number, running.runs.index(run) * options.steps + due
+        self.sampler.report(number, key, value)
         may_end = self.plan.prune_from is not None and self.plan.prune_from <= due < options.steps
-        if may_end and not running.verdict and self.sampler.should_prune(running.trial.number):
+        if may_end and not running.verdict and self.sampler.should_prune(number, key):
             self._end(running, "pruned", f"Seed {run.config.run.seed} had {value:.6g} at step {due:,}.")
 
     def _end(self, running: RunningTrial, verdict: str, reason: str) -> None:
