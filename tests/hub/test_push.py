@@ -295,6 +295,10 @@ def test_push_refuses_repository_with_foreign_files(server: Server, run: Run):
     with pytest.raises(UsageError, match=r"contains files of something other than a run \(pytorch_model.bin\)"):
         duetto.push(run, "me/model")
     assert len(there.commits) == 1
+    for files in ({"config.yaml": b""}, {"config.yaml": b"", "checkpoints/step-1000/model.safetensors": b"weights"}):
+        server.repository("me/other", **files)
+        with pytest.raises(UsageError, match="contains files of something other than a run"):
+            duetto.push(run, "me/other")
 
 
 def test_private_push_to_public_repository_is_refused(server: Server, run: Run):

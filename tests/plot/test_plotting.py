@@ -260,12 +260,10 @@ def test_invalid_plot_calls_are_refused(make_run: MakeRun, tmp_path: Path):
     with pytest.raises(UsageError, match=r"/a and .*/late share no steps\. Plot them one by one"):
         plot([folder, make_run("late", [1], steps=(100,), seed=1)])
     (folder / "evaluations.csv").write_text("step,mean_return\n0,x\n")
-    with pytest.raises(
-        DuettoError, match=r"/a has no evaluations and no metrics yet\. Leave it out\. 1 of the lines of"
-    ):
+    with pytest.raises(DuettoError, match=r"/a has no evaluations and no metrics\. Leave it out\. 1 of the lines of"):
         plot([folder])
     (folder / "evaluations.csv").unlink()
-    with pytest.raises(UsageError, match=r"a has no evaluations and no metrics yet\. Leave it out\."):
+    with pytest.raises(UsageError, match=r"a has no evaluations and no metrics\. Leave it out\."):
         plot([folder])
     config = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text("algorithm: []")
@@ -306,7 +304,7 @@ def test_folders_without_runs_are_skipped_with_notice(make_run: MakeRun, tmp_pat
         f"Left out: {damaged}/config.yaml",
     ]
     assert [notice.startswith(start) for notice, start in zip(curve.notices, sentences, strict=True)] == [True] * 3
-    with pytest.raises(UsageError, match=f"^{fresh} has no evaluations and no metrics yet"):
+    with pytest.raises(UsageError, match=f"^{fresh} has no evaluations and no metrics"):
         curves([logs, fresh])
     with pytest.raises(UsageError, match="nowhere is no run folder"):  # a path that does not exist is an error
         curves([good, tmp_path / "nowhere"])

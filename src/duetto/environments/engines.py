@@ -29,7 +29,7 @@ class StepResult(NamedTuple):
     """The outcome of one vector step; all arrays have N rows, and nothing else refers to them."""
 
     next_obs: Tree  # what the actions really produced: the final observation where an episode ended
-    reward: np.ndarray  # float64
+    reward: np.ndarray  # float64; float32 in a compiled program, where all arrays are JAX arrays
     terminated: np.ndarray
     truncated: np.ndarray
     obs: Tree  # the observations for the next action

@@ -2,7 +2,7 @@
 
 A schema is
 - `int`: an integer from 0 to 2^53; `INTEGER`: one from -2^53 to 2^53; `SEED`: one from 0 to 2^64 - 1; `float`: a
-  finite number; `BOUND`: a finite or infinite number; `bool`; `str`,
+  finite number; `BOUND`: a finite or infinite number; `NUMBER`: also NaN; `bool`; `str`,
 - a NumPy array: an array of the same shape, with a dtype that NumPy can cast to this array's dtype (`same_kind`),
 - `ArrayOf`: an array whose rows have a given shape and dtype,
 - a dict: a dict with these keys, whose values have the given schemas; further keys are ignored,
@@ -25,6 +25,7 @@ ANY = object()
 INTEGER = object()
 SEED = object()
 BOUND = object()
+NUMBER = object()
 _MOST = 2**53
 
 
@@ -120,6 +121,8 @@ def _of_value(state: Any, form: Any) -> str:
         return "" if finite else _is(state, "an integer")
     if form is int:
         return "" if finite and state >= 0 else _is(state, "a count")
+    if form is NUMBER:
+        return "" if finite or type(state) is float else _is(state, "a number")
     if form in (float, BOUND):
         number = type(state) is float and (math.isfinite(state) or (form is BOUND and math.isinf(state)))
         return "" if finite or number else _is(state, "a finite number")

@@ -24,7 +24,7 @@ import numpy as np
 
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError, UsageError
-from duetto.functional.state_schema import DictOf, ListOf
+from duetto.functional.state_schema import NUMBER, DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import safe_open
 from duetto.storage.logs import JsonLines
@@ -50,7 +50,7 @@ class MetricLog:
 
     STATE: ClassVar[dict[str, Any]] = {
         "lines": int,
-        "window": DictOf({"sum": np.zeros(()), "count": int}),  # sums may be NaN or infinite
+        "window": DictOf({"sum": NUMBER, "count": int}),
         "returns": ListOf(float),
         "lengths": ListOf(int),
         "successes": ListOf(float),
@@ -177,9 +177,7 @@ class MetricLog:
         self.look()
         return {
             "lines": self.lines.synced_lines(),
-            "window": {
-                name: {"sum": np.array(float(total)), "count": count} for name, (total, count) in self._window.items()
-            },
+            "window": {name: {"sum": total, "count": count} for name, (total, count) in self._window.items()},
             "returns": list(self._returns),
             "lengths": list(self._lengths),
             "successes": list(self._successes),
@@ -190,9 +188,7 @@ class MetricLog:
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Restore the result of `state_dict`, and remove later lines. Returns messages about missing lines."""
-        self._window = {
-            name: (float(part["sum"]), part["count"]) for name, part in state["window"].items() if part["count"]
-        }
+        self._window = {name: (part["sum"], part["count"]) for name, part in state["window"].items() if part["count"]}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])

@@ -141,8 +141,10 @@ def _check_repository_free(repository: str, listing: Listing | None, private: bo
         raise UsageError(
             f"{repository} exists and is public. Make it private on its page first, or choose another name."
         )
-    is_run = any(name.startswith("checkpoints/step-") for name in listing.files)
-    if not is_run and (others := sorted(listing.files.keys() - set(_IGNORED))):
+    checkpoint = any(name.startswith("checkpoints/") and file_rules.belongs(name) for name in listing.files)
+    if not (file_rules.CONFIG in listing.files and checkpoint) and (
+        others := sorted(listing.files.keys() - set(_IGNORED))
+    ):
         raise UsageError(
             f"{repository} contains files of something other than a run ({', '.join(others[:3])}). Choose another name."
         )

@@ -80,7 +80,6 @@ class Recorded:
 
         Raises:
             UsageError: Neither log has the metric.
-            DuettoError: A file is damaged so that nothing can be read.
         """
         notices: list[str] = []
         for file, scan in self.scans.items():
@@ -90,9 +89,7 @@ class Recorded:
             notices += about
         names = self.names()
         if not names:
-            raise UsageError(
-                " ".join([f"{self.folder} has no evaluations and no metrics yet. Leave it out.", *notices])
-            )
+            raise UsageError(" ".join([f"{self.folder} has no evaluations and no metrics. Leave it out.", *notices]))
         if metric == "mean_return" and "train/return" in names:
             notice = f"{self.folder} has no evaluations: its returns are those of training."
             return dataclasses.replace(self.series("train/return"), notice=notice)

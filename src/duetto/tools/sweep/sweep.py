@@ -114,12 +114,18 @@ class PlannedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether the folder contains a run with all steps and the final evaluation.
+        """Whether the folder contains a run with this config, all steps and the final evaluation.
 
         The last checkpoint is not enough: a signal may end a run between its last step and its last evaluation.
         """
         evaluated = not self.config.run.evaluate_every or (last_evaluation(self.folder) or (-1,))[0] >= self.steps
-        return evaluated and self.checkpoint_step() >= self.steps
+        if not evaluated or self.checkpoint_step() < self.steps:
+            return False
+        try:
+            check_same_run(self.folder, self.config)
+        except DuettoError:  # the job reports the same error
+            return False
+        return True
 
     def checkpoint_step(self) -> int:
         """Return the step of the newest checkpoint; 0 without a checkpoint."""
