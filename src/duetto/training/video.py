@@ -62,15 +62,15 @@ def place(folder: Path, step: int) -> Path:
 
 
 def _writer(path: Path, fps: float) -> Any:
-    # Without this, imageio forks this process to start ffmpeg. JAX's threads make a fork warn, and sometimes hang.
-    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
     # "fatal" hides the error that ffmpeg prints when an interrupt cuts a frame. Other write errors are raised here.
     how: dict[str, Any] = {"macro_block_size": 1, "codec": "libx264", "quality": 8, "ffmpeg_log_level": "fatal"}
     return imageio().get_writer(path, fps=fps, **how)
 
 
 def imageio() -> Any:
-    """Import imageio, which writes videos. Raises UsageError if it is not installed."""
+    """Import imageio, which writes videos. Raises UsageError if it or ffmpeg is not installed."""
+    # Without this, imageio forks this process to start ffmpeg. JAX's threads make a fork warn, and sometimes hang.
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
     try:
         import imageio.v2
         import imageio_ffmpeg
