@@ -15,8 +15,8 @@ Table = tuple[list[str], list[list[str]]]
 PUBLISHED = {
     "td3-halfcheetah": "TD3, HalfCheetah-v5",
     "td3-halfcheetah-100k": "TD3, HalfCheetah-v5",
-    "td3-hopper-bf16": "TD3, bfloat16, Hopper-v5",
-    "td3-walker2d-di-engine-bf16": "TD3, bfloat16, Walker2d-v5",
+    "td3-hopper-paper": "TD3, bfloat16, Hopper-v5",
+    "td3-walker2d-paper": "TD3, bfloat16, Walker2d-v5",
     "td3-ant-bf16": "TD3, bfloat16, Ant-v5",
     "td3-ant-bullet": "TD3, AntBulletEnv-v0",
     "td3-pendulum": "TD3, Pendulum-v1",
