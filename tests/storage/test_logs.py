@@ -14,8 +14,8 @@ from duetto.storage.logs import Csv, JsonLines
 
 def test_jsonl_records_are_read_exactly(tmp_path: Path):
     """JSON has no NaN and no infinity, so the file contains them as texts."""
-    records = [{"loss": 0.1, "é": 1e-320, "none": None}, {"n": 2**70, "flag": True, "third": 1 / 3}]
-    records = [{"step": 0}, *({"step": 1} | record for record in records)]
+    records = [{"step": 0}, {"step": 1, "loss": 0.1, "é": 1e-320, "none": None}]
+    records.append({"step": 1, "n": 2**70, "flag": True, "third": 1 / 3})
     special = {"step": 2, "loss": math.nan, "max": math.inf, "min": np.float32("-inf"), "n": np.int64(3)}
     with closing(JsonLines(tmp_path / "m")) as log:
         for record in [*records, special]:

@@ -150,7 +150,7 @@ class ActionNoise(Exploration):
         return scale * state, state
 
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Return the state (N, A). With `max_std` or, for the process, `reset`, it is 0 where an episode ended."""
+        """Return the state (N, A), 0 where an episode ended; unchanged without `reset` (Gaussian noise: `max_std`)."""
         if not (self.max_std if self.kind == "gaussian" else self.reset):
             return state
         return array_namespace(state).where(done[:, None], np.float32(0), state)

@@ -108,7 +108,7 @@ class SAC(ActorCritic):
         return loss, {"temperature": xp.exp(nets.log_alpha)}
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
-        """Update the critics, actor and temperature in phase 0, and the critics' targets."""
+        """Update the critics; in phase 0, actor and temperature; then the critics' targets."""
         learner.minimize("critic", self.critic_loss, batch, noise.next)
         if phase == 0:
             actor = learner.minimize("actor", self.actor_loss, batch, noise.now)

@@ -130,7 +130,9 @@ class JsonLines(_Log):
     def _parse(line: bytes, first: bytes) -> dict[str, Any]:
         values = json.loads(line).items()
         row = {name: _NOT_FINITE[value] if isinstance(value, str) else value for name, value in values}
-        [float(value) for value in row.values() if value is not None]  # raises an error for anything but numbers
+        for value in row.values():
+            if value is not None:
+                float(value)  # raises an error unless it is a number
         return row
 
 
